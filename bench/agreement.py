@@ -1,4 +1,4 @@
-"""Agreement of the training strategies on a device: each trains the same members, twice."""
+"""Agreement of the training strategies on a device. Each strategy trains the same members twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.worker import hardware
 
 
 def agreement(data: Images, device: torch.device, members: int, epochs: int) -> Iterator[Row]:
-    """The largest differences over the members from the loop: final validation loss, accuracy and weights."""
+    """Yield the largest differences from the loop over all members: final validation loss, accuracy and weights."""
     workload = classifiers(data, device, members=members, epochs=epochs)
     gpu = device.type == "cuda"
     half = max(1, members // 2)
@@ -44,7 +44,7 @@ def agreement(data: Images, device: torch.device, members: int, epochs: int) -> 
 
 
 def train_members(workload: Workload, strategy: Strategy) -> list[Trained]:
-    """Train every member by this strategy."""
+    """Train every member with this strategy."""
     with hardware.exactly(workload.device):
         outcomes = dict(Trainer(workload, strategy, None, dict(enumerate(workload.members))).outcomes())
     models = []
@@ -57,14 +57,14 @@ def train_members(workload: Workload, strategy: Strategy) -> list[Trained]:
 
 
 def largest_differences(first: list[Trained], second: list[Trained]) -> tuple[float, float]:
-    """The largest differences of the last validation losses (nats) and accuracies."""
+    """Return the largest differences in the final validation loss (nats) and accuracy."""
     pairs = [(a.history[-1], b.history[-1]) for a, b in zip(first, second, strict=True)]
     loss = max(abs(a.validation_loss - b.validation_loss) for a, b in pairs)
     return loss, max(abs(a.validation_accuracy - b.validation_accuracy) for a, b in pairs)
 
 
 def describe_weights(first: list[Trained], second: list[Trained]) -> str:
-    """`equal to the bit`, or the largest difference of the weights."""
+    """Describe the largest difference in weights, or `equal to the bit`."""
     largest = max(
         float(np.abs(a.weights[name] - b.weights[name]).max())
         for a, b in zip(first, second, strict=True)

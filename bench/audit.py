@@ -1,7 +1,7 @@
-"""A whole audit, from the command to its tables, in this process and without tracking.
+"""A complete audit, from the command to its tables, in this process and without tracking.
 
-30 canary and 30 control models of mlp1 on MNIST, 50 epochs each, scored on a probe set and a class. If ENGRAM_DATA has
-no MNIST, random images of the same shape replace MNIST; the speed is the same.
+It trains 30 canary and 30 control models of mlp1 on MNIST for 50 epochs each, and scores them on a probe set and a
+class. If ENGRAM_DATA has no MNIST, random images of the same shape are used; the speed is the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FULL: dict[str, Any] = {"data": "mnist", "canaries": 30, "epochs": 50, "patience
 
 
 def canaries(tiny: bool) -> Iterator[Row]:
-    """The seconds of a unique_feature audit, in total and by part."""
+    """Yield the seconds of a unique_feature audit, in total and by part."""
     import orchestrator
 
     settings = TINY if tiny else FULL
@@ -69,7 +69,7 @@ def canaries(tiny: bool) -> Iterator[Row]:
 
 
 def describe_parts(records: list[Mapping[str, Any]], total: float) -> str:
-    """The seconds of training, scoring, tables and the rest, as text."""
+    """Describe the seconds spent on training, scoring, tables and the rest."""
     spent: dict[str, float] = defaultdict(float)
     for record in records:
         if "way" in record:
@@ -94,7 +94,7 @@ def has_data(name: str) -> bool:
 
 @contextmanager
 def data_for(name: str, folder: Path) -> Iterator[str]:
-    """A context in which the data set is available; yields a description of the images."""
+    """Make the data set available inside the context. Yields a description of the images."""
     if has_data(name):
         yield name
         return
@@ -120,5 +120,5 @@ def write_random(folder: Path, train: int = TRAIN, test: int = TEST) -> None:
 
 
 def idx(values: NDArray[np.uint8]) -> bytes:
-    """An IDX file of unsigned bytes: see `tasks.datasets.benchmark_files`."""
+    """Encode unsigned bytes as an IDX file (see `tasks.datasets.benchmark_files`)."""
     return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()

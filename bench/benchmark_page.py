@@ -2,8 +2,8 @@
 
     python -m bench.benchmark_page    # writes the tables into the page, between its markers
 
-Values, processor, ceiling and date come from the result files; a fact that a file lacks is `not recorded`. A claim has
-a row for each machine that measured it, with the range over these machines.
+Values, processor, ceiling and date come from the result files. A fact missing from a file is shown as `not recorded`. A
+claim has one row per machine that measured it, with the range over these machines.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ HEADER = (
 
 @dataclass(frozen=True)
 class ResultFile:
-    """The facts at the top of a result file, and the cells of its table rows."""
+    """The facts at the top of a result file and the cells of its table rows."""
 
     facts: Mapping[str, str]
     rows: tuple[tuple[str, ...], ...]
 
     def row(self, label: str, rival: str = "") -> tuple[str, ...]:
-        """The first row with this label whose third cell contains `rival`. Raises LookupError if there is none."""
+        """Return the first row with this label whose third cell contains `rival`.
+
+        Raises LookupError if there is none.
+        """
         for cells in self.rows:
             if cells[0] == label and rival in (cells[2] if len(cells) > 2 else ""):
                 return cells
         raise LookupError(f"no row {label!r} compared with {rival!r}")
 
     def ceiling(self, label: str) -> str:
-        """The ceiling for the row's subject if the file has one, else the ceiling of the run."""
+        """Return the ceiling for the row's subject if the file has one, otherwise the ceiling of the whole run."""
         for cells in self.rows:
             subject, share, _ = cells[0].partition(": share of ")
             if share and "(the ceiling)" in cells[0] and label.startswith(subject):
@@ -57,7 +60,7 @@ class ResultFile:
 
 @cache
 def read_result(name: str) -> ResultFile:
-    """The result file of this name in bench/results."""
+    """Read the result file of this name in bench/results."""
     lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
     pairs = [re.fullmatch(r"- ([^:]+): (.*)", line) for line in lines]
     facts = {pair[1]: pair[2] for pair in pairs if pair}
@@ -70,7 +73,11 @@ def read_result(name: str) -> ResultFile:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A claim on one machine. `ratio`: the rival's time over Engram's, above 1 if Engram is faster; None if alone."""
+    """A claim measured on one machine.
+
+    `ratio` is the rival's time divided by Engram's, so it is above 1 if Engram is faster. It is None if there is no
+    rival.
+    """
 
     engram: str
     rival: str
@@ -82,7 +89,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Compared:
-    """A row of a file with Engram, the rival and the ratio; `rival` is a part of the rival's cell."""
+    """A row in a file that contains Engram, the rival and the ratio. `rival` is part of the rival's cell."""
 
     file: str
     label: str
@@ -99,7 +106,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Divided:
-    """Two rows of a file with a time in the second cell: Engram's and the rival's; `rival` is empty without one."""
+    """Two rows in a file with a time in the second cell: Engram's and the rival's.
+
+    `rival` is empty if there is none.
+    """
 
     file: str
     engram: str
@@ -125,7 +135,7 @@ def measurement(result: ResultFile, label: str, engram: str, rival: str, ratio: 
 
 @dataclass(frozen=True)
 class Claim:
-    """A comparison on the page, with the sources of its measurements."""
+    """A comparison on the page and the sources of its measurements."""
 
     subject: str
     sources: tuple[Compared | Divided, ...]
@@ -261,7 +271,6 @@ TABLES: Mapping[str, Sequence[Claim]] = {"processors": CPU_CLAIMS, "gpu": GPU_CL
 
 
 def render_table(claims: Sequence[Claim]) -> str:
-    """The table of these claims."""
     lines = list(HEADER)
     for claim in claims:
         lines += render_claim(claim)
@@ -269,7 +278,7 @@ def render_table(claims: Sequence[Claim]) -> str:
 
 
 def render_claim(claim: Claim) -> list[str]:
-    """A row for each machine that measured the claim."""
+    """Return one table row per machine that measured the claim."""
     measurements = [source.measure() for source in claim.sources]
     ratios = [measured.ratio for measured in measurements if measured.ratio is not None]
     spread = "one machine"
@@ -288,7 +297,7 @@ def render_row(subject: str, measured: Measurement, spread: str) -> str:
 
 
 def describe_range(ratios: Sequence[float]) -> str:
-    """`1.45x to 2.47x faster`; a ratio of 0.92 is `1.09x slower`."""
+    """Describe a range of ratios, such as `1.45x to 2.47x faster`. A ratio of 0.92 is `1.09x slower`."""
     words = [describe_ratio(ratio) for ratio in sorted(ratios)]
     low, high = words[0], words[-1]
     same_word = low.endswith(" faster") and high.endswith(" faster")
@@ -308,7 +317,7 @@ def describe_ratio(ratio: float) -> str:
 
 
 def update_page(text: str) -> str:
-    """Replace the tables of the page by those of the result files. Raises LookupError for a missing marker."""
+    """Replace the tables on the page with those from the result files. Raises LookupError if a marker is missing."""
     for name, claims in TABLES.items():
         begin = f"<!-- {name}: from bench/results -->"
         end = f"<!-- end of {name} -->"

@@ -1,7 +1,7 @@
-"""Write the download size of an installation into the first line of its lock: `python -m bench.downloads LOCK...`.
+"""Write the download size of an installation into the first line of its lock file: `python -m bench.downloads LOCK...`.
 
-`make` prints this line before an installation. The size counts the files that pip and uv choose for this Python on
-this machine, as stated by the package index.
+`make` prints this line before an installation. The size is the total of the files that pip and uv choose for this
+Python on this machine, as stated by the package index.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(locks: list[str]) -> None:
 
 
 def read_packages(lock: Path) -> list[dict[str, Any]]:
-    """The packages of a lock with the sizes of their files (PEP 751)."""
+    """Return the packages in a lock file, including file sizes (PEP 751)."""
     command = ["uv", "pip", "compile", "--quiet", "--no-deps", "--universal", "--format", "pylock.toml", str(lock)]
     lock_text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return list(tomllib.loads(lock_text)["packages"])
@@ -48,7 +48,7 @@ def is_needed(package: dict[str, Any]) -> bool:
 
 
 def download_size(package: dict[str, Any]) -> int:
-    """The bytes of the file to install: the wheel with the best tag of this platform, else the source archive."""
+    """Return the bytes to download: the wheel with the best tag for this platform, or else the source archive."""
     tags = {tag: position for position, tag in enumerate(sys_tags())}
     ranked = []
     for wheel in package.get("wheels", ()):

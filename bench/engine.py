@@ -1,4 +1,4 @@
-"""The training engine of audits, set up for benchmarks on images of MNIST's shape."""
+"""The training engine used by audits, set up for benchmarks on MNIST-shaped images."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tasks.training.recipe import Recipe
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy, Workload, steps_of, stream, synchronise
 
-BATCH = 128  # of classifiers
+BATCH = 128  # for classifiers
 LEARNING_RATE = 3e-4  # as published
 VAE_BATCH = 64
 VAE_LEARNING_RATE = 1e-3
 VAE = mnist()
-STEPS = 20  # of a stack in one run
-FEW_STEPS = 2  # of a tiny run, which only tests the code
+STEPS = 20  # of a stack in one timed run
+FEW_STEPS = 2  # in a tiny run, which only tests the code
 
 
 def first(data: Images, count: int) -> Images:
-    """The first `count` training images, and at most as many test images."""
+    """Return the first `count` training images and at most as many test images."""
     train = slice(count)
     test = slice(min(count, len(data.test_images)))
     return Images(
@@ -37,7 +37,7 @@ def first(data: Images, count: int) -> Images:
 
 
 def corner(data: Images, side: int) -> Images:
-    """The upper left corner of each image, `side` pixels wide and high."""
+    """Return the upper left corner of each image, `side` pixels wide and high."""
     train = data.train_images[:, :side, :side]
     test = data.test_images[:, :side, :side]
     return Images(train, data.train_labels, test, data.test_labels, data.classes)
@@ -46,13 +46,13 @@ def corner(data: Images, side: int) -> Images:
 def classifiers(
     data: Images, device: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
 ) -> Workload:
-    """Members of a classifier with different seeds, on all training images."""
+    """Return classifiers with different seeds, trained on all images."""
     learning = CrossEntropy(Architecture(network, data.shape, data.classes))
     return workload(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, device, members)
 
 
 def autoencoders(data: Images, device: torch.device) -> Workload:
-    """The fully connected autoencoder of density."""
+    """Return the fully connected autoencoder from the density audit."""
     return workload(Elbo(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, device, 1)
 
 
@@ -64,7 +64,7 @@ def workload(learning: Objective, recipe: Recipe, data: Images, device: torch.de
 
 
 def seated(workload: Workload, strategy: Strategy) -> list[Stack]:
-    """The stacks of a strategy with a member in every slot."""
+    """Return the stacks of a strategy with a member in every slot."""
     stacks = workload.stacks(strategy)
     for number, stack in enumerate(stacks):
         for slot in range(strategy.places):
@@ -74,7 +74,7 @@ def seated(workload: Workload, strategy: Strategy) -> list[Stack]:
 
 
 def epochs(stack: Stack) -> Run:
-    """A run that trains one epoch, without validation."""
+    """Return a run that trains for one epoch without validation."""
 
     def epoch() -> None:
         for padded in stack.begin():
@@ -84,7 +84,7 @@ def epochs(stack: Stack) -> Run:
 
 
 def steps(workload: Workload, stacks: list[Stack], count: int = STEPS) -> Run:
-    """A run that takes `count` steps with every model."""
+    """Return a run that takes `count` steps with every model."""
     padded = [stack.begin()[0] for stack in stacks]
     synchronise(workload.device)  # the steps use separate streams, which do not wait for earlier work
     run = steps_of(stacks, [stream(workload.device) for _ in stacks], any(padded))

@@ -2,9 +2,9 @@
 
     python -m bench.forgetting [--tiny] [--out bench/results/NAME.md]
 
-The rival computes the distance of each pair of models and its asymptotic p-value; Engram computes all of rho: distances
-and interval. Both use one thread; the ratio compares median CPU times of the same run. The confidences are float32
-sigmoids of normal noise, higher for the query models.
+The rival computes the distance between each pair of models and its asymptotic p-value. Engram computes all of rho:
+distances and interval. Both use one thread, and the ratio compares median CPU times from the same run. The confidences
+are float32 sigmoids of normal noise, and are higher for the query models.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TINY = Size(2, 50)
 
 
 def rows(tiny: bool, score: Score = "one-sided") -> Iterator[Row]:
-    """The seconds of rho and its interval, and of the rival."""
+    """Yield the seconds for rho and its interval, and for the rival."""
     size = TINY if tiny else FULL
     kind, clock = clock_for(CPU)
     query, calibration, target = confidences(size)
@@ -63,7 +63,7 @@ def rows(tiny: bool, score: Score = "one-sided") -> Iterator[Row]:
 
 
 def confidences(size: Size) -> tuple[Array, Array, Array]:
-    """Confidences of query, calibration and target models, (models, images) each."""
+    """Draw the confidences of query, calibration and target models, each (models, images)."""
     stream = np.random.default_rng(0)
     shifts = (3.0, 0.0, 0.0)
     logits = [shift + 2 * stream.normal(size=(size.models, size.images)) for shift in shifts]
@@ -78,7 +78,7 @@ def by_engram(query: Array, calibration: Array, target: Array, score: Score) -> 
 
 
 def by_scipy(query: Array, references: Array, score: Score) -> Array:
-    """The distances between query and reference models, (query, references)."""
+    """Return the distances between query and reference models, (query, references)."""
     from scipy import stats
 
     distances = np.empty((len(query), len(references)))

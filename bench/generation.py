@@ -1,20 +1,22 @@
-"""Speed of density's fully connected autoencoder, in training and in estimates of log p, compared with usual code.
+"""Speed of density's fully connected autoencoder when training and estimating log p, compared with typical code.
 
     python -m bench.generation [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Rivals in training: the same network, minibatches and loss with autograd and torch.optim.Adam at its defaults, and
+The rivals in training use the same network, minibatches and loss with autograd and torch.optim.Adam at its defaults,
+and
 
 - tensors: DataLoader(TensorDataset) over padded float32 images in memory;
 - PIL: DataLoader over a data set that creates a PIL image of each item and applies transforms.Pad() and ToTensor().
 
-Both draw a minibatch's binary pixels with torch.bernoulli. Rival in estimation: the paper's form, which decodes all
-codes of a block of points and sums the log densities of torch.distributions, with 2 points per block (its fastest) and
-with a minibatch per block. Errors are the largest over these points, compared with the same codes in float64.
+Both draw a minibatch's binary pixels with torch.bernoulli. The rival in estimation is the paper's form, which decodes
+all codes for a block of points and sums the log densities from torch.distributions, with 2 points per block (its
+fastest setting) and with a minibatch per block. Errors are the largest over these points, compared with the same codes
+in float64.
 
-On a CPU all code uses one thread, and every ratio compares median CPU times of the same run. The ceiling is the fastest
-float32 matrix product (1024 x 1024) of the run; a share of the ceiling counts only matrix products. On a GPU, stacks of
-models are timed per model and step, and estimates by the precision of the decoder's products. If ENGRAM_DATA has no
-MNIST, random images of the same shape replace MNIST; the speed is the same.
+On a CPU, all code uses one thread, and every ratio compares median CPU times from the same run. The ceiling is the
+fastest float32 matrix product (1024 x 1024) in the run, and the share of the ceiling counts matrix products only. On a
+GPU, stacks of models are timed per model and step, and estimates by the precision of the decoder's products. If
+ENGRAM_DATA has no MNIST, random images of the same shape are used; the speed is the same.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from tasks.worker.hardware import full_float32
 
 SAMPLES = 256
 FEW = 2
-# of density: log p every 5 epochs
+# In the density audit, with log p estimated every 5 epochs.
 FOLDS = 100
 EPOCHS = 100
 ESTIMATED = 20
@@ -76,7 +78,7 @@ class UsualNetwork(nn.Module):
         return self.mean(inner), self.log_variance(inner)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The negative evidence lower bound of the minibatch."""
+        """Return the negative evidence lower bound of the minibatch."""
         mean, log_variance = self.encode(x)
         z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         likelihood = functional.binary_cross_entropy(self.outer(z), x, reduction="sum")
@@ -98,14 +100,14 @@ def chain(widths: Sequence[int]) -> list[nn.Module]:
 
 
 def tensors(data: Images, device: torch.device) -> Run:
-    """The rival loop over tensors in memory."""
+    """Return the rival loop over tensors in memory."""
     pixels = torch.from_numpy(data.train_images[..., 0] / np.float32(255))
     padded = functional.pad(pixels, (2, 2, 2, 2)).flatten(1)
     return naive(torch.utils.data.TensorDataset(padded), device)
 
 
 class PilImages(torch.utils.data.Dataset[tuple[Tensor]]):
-    """Items as in torchvision.datasets.MNIST."""
+    """Items as produced by torchvision.datasets.MNIST."""
 
     def __init__(self, data: Images) -> None:
         from torchvision import transforms  # type: ignore[import-untyped]
@@ -123,12 +125,12 @@ class PilImages(torch.utils.data.Dataset[tuple[Tensor]]):
 
 
 def pil_images(data: Images, device: torch.device) -> Run:
-    """The rival loop over PIL images."""
+    """Return the rival loop over PIL images."""
     return naive(PilImages(data), device)
 
 
 def naive(data: torch.utils.data.Dataset[Any], device: torch.device) -> Run:
-    """DataLoader, autograd and Adam, all at their defaults."""
+    """Return an epoch with DataLoader, autograd and Adam, all at their defaults."""
     network = UsualNetwork().to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     loader = torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
@@ -144,7 +146,7 @@ def naive(data: torch.utils.data.Dataset[Any], device: torch.device) -> Run:
 
 
 def by_distributions(network: UsualNetwork, x: Tensor, noise: Tensor | None = None) -> Tensor:
-    """The paper's estimate of log p(x) for x (n, 1024), with every code decoded and torch.distributions' densities."""
+    """Compute the paper's estimate of log p(x) for x (n, 1024), decoding every code and using torch.distributions."""
     mean, log_variance = network.encode(x)
     posterior = Normal(mean, torch.exp(0.5 * log_variance))
     if noise is None:
@@ -159,7 +161,7 @@ def by_distributions(network: UsualNetwork, x: Tensor, noise: Tensor | None = No
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """log p of points (n, 784) under the models of a stack, by Engram and by the paper's form."""
+    """log p of points (n, 784) under the models in a stack, by Engram and by the paper's form."""
 
     pixels: Tensor
     tensors: Mapping[str, Tensor]  # (models, *shape)
@@ -167,12 +169,12 @@ class Estimates:
 
     @classmethod
     def of(cls, stack: Stack, points: int) -> Estimates:
-        """Estimates of the first training images."""
+        """Create estimates for the first training images."""
         now = {name: tensor.detach().clone() for name, tensor in stack.tensors.items()}
         return cls(stack.data.train[:points].clone(), now, stack.keys.clone())
 
     def few(self, points: int) -> Estimates:
-        """Estimates of the first points."""
+        """Return the estimates for the first points only."""
         return Estimates(self.pixels[:points], self.tensors, self.members)
 
     @property
@@ -181,7 +183,7 @@ class Estimates:
 
     @property
     def x(self) -> Tensor:
-        """The points as inputs of all models, (n, 1024)."""
+        """The points as inputs to all models, (n, 1024)."""
         return fixed_inputs(VAE.preparation, self.pixels, observation_keys(0, self.rows), torch.float32)
 
     @property
@@ -205,7 +207,7 @@ class Estimates:
         return estimate
 
     def errors(self, sampling: Sampling) -> tuple[float, float]:
-        """Errors of Engram and of the paper's form, in nats, compared with the same codes in float64."""
+        """Return the errors of Engram and of the paper's form in nats, compared with the same codes in float64."""
         engram_error = self.engram_log_p(sampling).double() - self.engram_log_p(Sampling(SAMPLES), torch.float64)
         x = self.x
         network = self.network
@@ -218,7 +220,7 @@ class Estimates:
 
 
 def gigaflops_of_a_step() -> float:
-    """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
+    """Return the GFLOPs of one step: forward pass, weight gradients, and input gradients except in the first layer."""
     sizes = []
     for name, weight in VAE.weights.items():
         if name.endswith("weight"):
@@ -227,12 +229,12 @@ def gigaflops_of_a_step() -> float:
 
 
 def gigaflops_of_a_code() -> float:
-    """The products of decoding one code."""
+    """Return the GFLOPs of decoding one code."""
     return 2 * sum(math.prod(weight.shape) for name, weight in VAE.weights.items() if "decoder" in name) / 1e9
 
 
 def training(data: Images, rounds: int) -> Iterator[Row]:
-    """The rows of training on one thread."""
+    """Measure training on one thread."""
     torch.set_num_threads(1)
     kind, clock = clock_for(CPU)
     (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
@@ -249,7 +251,7 @@ def training(data: Images, rounds: int) -> Iterator[Row]:
 
 
 def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
-    """The rows of log p on one thread, under a model trained for one epoch."""
+    """Measure log p on one thread, under a model trained for one epoch."""
     torch.set_num_threads(1)
     kind, clock = clock_for(CPU)
     (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
@@ -276,7 +278,7 @@ def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
 
 
 def share(subject: str, gigaflops: float, products: Mapping[str, float]) -> Row:
-    """Engram's GF/s compared with the fastest matrix product."""
+    """Compare Engram's GF/s with the fastest matrix product."""
     best = min(products, key=lambda name: products[name])
     ceiling = rate(products[best])
     ceiling_text = f"{ceiling:.0f} GF/s"
@@ -291,7 +293,7 @@ def share(subject: str, gigaflops: float, products: Mapping[str, float]) -> Row:
 def stacked(
     data: Images, device: torch.device, rounds: int, points: int, stacks: Sequence[int] = STACKS, count: int = STEPS
 ) -> Iterator[Row]:
-    """The rows of a GPU: training of stacked models, and their estimates by precision."""
+    """Measure a GPU: training of stacked models, and their estimates by precision."""
     kind, clock = clock_for(device)
     workload = autoencoders(data, device)
     captured = device.type == "cuda"
@@ -321,7 +323,7 @@ def stacked(
 
 
 def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> Iterator[Row]:
-    """Codes per second by the precision of the decoder, and an audit's time from these rates and a model-step's."""
+    """Measure codes per second by decoder precision. Derive an audit's time from these rates and from `step`."""
     device = estimates.pixels.device
     model_count = len(estimates.members)
     points = len(estimates.pixels)
@@ -361,17 +363,17 @@ def sampling_in(precision: str) -> Sampling:
 
 
 def estimated(estimates: Estimates, precision: str) -> None:
-    """Estimate once with the decoder's products in this precision."""
+    """Run one estimate with the decoder's products in this precision."""
     with products_in(precision):
         estimates.engram_log_p(sampling_in(precision))
 
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """A context in which a GPU computes float32 products in TF32 if `precision` is TF32, else in full float32."""
+    """Make a GPU compute float32 products in TF32 if `precision` is TF32, otherwise in full float32."""
     with full_float32():
         if precision == "TF32":
-            # torch raises an error if this and torch.backends differ; this call sets both.
+            # torch raises an error if this setting and the one in torch.backends differ. This call sets both.
             torch.set_float32_matmul_precision("high")
         yield
 

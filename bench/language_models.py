@@ -2,15 +2,16 @@
 
     python -m bench.language_models [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Both train the same model on the same questions for an epoch, in minibatches of the same size. The Trainer has its
-default settings otherwise (AdamW, random minibatches padded to the longest text). `generate` decodes the same questions
-greedily at its defaults, in minibatches of this size in the given order, until all answers of a minibatch have ended.
-Engram's minibatches have texts of one length, it uses AdaFactor, and it decodes prompts of 8,192 tokens together on a
-CPU and of 131,072 on a GPU. Candidates of a secret are scored with their common prefix read once (`scoring=shared`),
-compared with reading each candidate entirely. Token counts include prompts and answers, without padding.
+Both train the same model on the same questions for one epoch, in minibatches of the same size. The Trainer otherwise
+has its default settings (AdamW, random minibatches padded to the longest text). `generate` decodes the same questions
+greedily at its defaults, in minibatches of this size in the given order, until all answers in a minibatch have ended.
+Engram uses AdaFactor and minibatches of texts with equal length, and it decodes prompts with a total of 8,192 tokens at
+once on a CPU and 131,072 on a GPU. Scoring the candidates for a secret after reading their common prefix once
+(`scoring=shared`) is compared with reading each candidate in full. Token counts include prompts and answers, without
+padding.
 
-On a CPU both use one thread; ratios compare median CPU times of the same run, followed by wall times. The questions are
-the embedded `facts`; the models have random weights.
+On a CPU, both use one thread, and ratios compare median CPU times from the same run, followed by wall times. The
+questions are the embedded `facts`. The models have random weights.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Bench:
 
     @property
     def token_count(self) -> int:
-        """The tokens of an epoch."""
+        """The number of tokens in an epoch."""
         return sum(map(len, self.training.prompts)) + sum(map(len, self.training.targets))
 
     def train(self) -> None:
@@ -124,7 +125,10 @@ class Bench:
             trainer.train()
 
     def example(self, prompt: Tokens, target: Tokens) -> dict[str, Tokens]:
-        """An example for the Trainer: a decoder-only model reads both texts and has a loss only on the target."""
+        """Return an example for the Trainer.
+
+        A decoder-only model reads both texts and has a loss only on the target.
+        """
         if isinstance(self.model, EncoderDecoder):
             return {"input_ids": prompt, "labels": target}
         return {"input_ids": prompt + target, "labels": [IGNORED] * len(prompt) + target}
@@ -154,14 +158,17 @@ class Bench:
 
 
 def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
-    """Tokens per second of training and answering, for each size of this kind of models; an empty kind means all."""
+    """Measure tokens per second of training and answering, for each model size of this kind.
+
+    An empty kind selects all sizes.
+    """
     sizes = TINY if tiny else FULL[device.type]
     for size in [size for size in sizes if kind in size.model]:
         bench = Bench(size, device)
         tokens = bench.token_count
         training_seconds = timed({"engram": bench.train, "rival": bench.train_by_trainer}, size.rounds, device)
         yield row(f"training, {size}", tokens, training_seconds, "Trainer at its defaults")
-        # The model has been trained: its answers end.
+        # The model has been trained, so its answers end.
         answering_seconds = timed({"engram": bench.answer, "rival": bench.answer_by_generate}, size.rounds, device)
         yield row(
             f"answering, {size}", sum(map(len, bench.training.prompts)), answering_seconds, "generate at its defaults"
@@ -184,7 +191,9 @@ def row(subject: str, tokens: int, seconds: dict[str, dict[str, float]], rival: 
 
 
 def timed(runs: dict[str, Run], rounds: int, device: torch.device) -> dict[str, dict[str, float]]:
-    """The median seconds of each run by clock. Each round times every run once, after an uncounted first round.
+    """Return the median seconds of each run by clock.
+
+    Every run is timed once per round, after an uncounted first round.
 
     On a GPU, only wall time is measured.
     """

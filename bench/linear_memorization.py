@@ -2,11 +2,11 @@
 
     python -m bench.linear_memorization [--tiny] [--out bench/results/NAME.md]
 
-The rival takes explicit steps of gradient descent, one training after another. A step has the largest length for which
+The rival takes explicit gradient descent steps, one training after another. The step length is the largest for which
 descent is monotone (1 / the largest eigenvalue), so the early curve is coarse. The rival is timed over a few steps of
 one training and extrapolated to all. With 300 samples of 2000 features, all trainings have converged at time 10 and the
-rival may stop there; with 1000 samples of 1000 features they have not converged at 10,000. Samples are drawn before.
-Both use one thread; the ratio compares median CPU times of the same run.
+rival may stop there. With 1000 samples of 1000 features, they have not converged at 10,000. Drawing the samples is not
+timed. Both use one thread, and the ratio compares median CPU times from the same run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 @dataclass(frozen=True)
 class Size:
     flow: Flow
-    timed_steps: int  # of the rival
+    timed_steps: int  # timed steps of the rival
 
     def __str__(self) -> str:
         flow = self.flow
@@ -44,7 +44,7 @@ TINY = (Size(Flow(6, 9, trainings=3, last=1.0), 5),)
 
 
 def rows(tiny: bool) -> Iterator[Row]:
-    """Seconds of the curves of each size, and of the rival."""
+    """Yield the seconds for the curves of each size, and for the rival."""
     kind, clock = clock_for(CPU)
     torch.set_num_threads(1)
     for size in TINY if tiny else FULL:
@@ -74,12 +74,15 @@ def by_eigenvalues(z: Tensor, times: Array) -> tuple[Tensor, Tensor]:
 
 
 def steepest(z: Array) -> float:
-    """The largest eigenvalue of Z'Z / n."""
+    """Return the largest eigenvalue of Z'Z / n."""
     return float(np.linalg.norm(z, 2) ** 2) / len(z)
 
 
 def by_steps(z: Array, times: Array, step: float, steps: int) -> tuple[Array, Array]:
-    """Learning and memorization, (times,) each; NaN at times that this number of steps does not reach."""
+    """Return learning and memorization, each (times,).
+
+    Values are NaN at times that this number of steps does not reach.
+    """
     n = len(z)
     x = z[:, 0]
     y = z[:, 1:]

@@ -1,7 +1,7 @@
-"""Common parts of the benchmarks: alternating measurements, and the format of results.
+"""Code shared by the benchmarks: alternating measurements and the result format.
 
-A ratio compares two measurements of the same run, because the speed of a shared machine varies. The ceiling is the
-fastest float32 matrix product (1024 x 1024) of the run.
+A ratio compares two measurements from the same run, because the speed of a shared machine varies. The ceiling is the
+fastest float32 matrix product (1024 x 1024) in the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Run = Callable[[], object]  # the timed function
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the result: Engram compared with a rival, and the required and the target ratio; NaN if undefined."""
+    """One row in the results: Engram compared with a rival, and the required and target ratios (NaN if undefined)."""
 
     subject: str
     engram: str
@@ -33,11 +33,11 @@ class Row:
     ratio: float = math.nan
     required: float = math.nan
     target: float = math.nan
-    unit: str = "x"  # of the ratio and its goals; s: the ratio is a time, and less is better
+    unit: str = "x"  # of the ratio and its goals; with "s", the ratio is a time and lower is better
 
     @property
     def met(self) -> bool | None:
-        """Whether the ratio meets the requirement; None without a requirement."""
+        """Whether the ratio meets the requirement. None if there is no requirement."""
         if math.isnan(self.required) or math.isnan(self.ratio):
             return None
         if self.unit == "x":
@@ -51,7 +51,7 @@ def in_turn(
     clock: Callable[[], float],
     typical: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
-    """The typical seconds of each run; each round times every run once."""
+    """Return the typical seconds of each run. Every run is timed once per round."""
     for run in runs.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -73,9 +73,9 @@ def synchronised_wall_clock(device: torch.device) -> Callable[[], float]:
 
 
 def clock_for(device: torch.device) -> tuple[str, Callable[[], float]]:
-    """The name of the clock for this device, and the clock: CPU time of one thread, or wall time of a GPU.
+    """Return the name of the clock for this device, and the clock: one thread's CPU time, or wall time on a GPU.
 
-    Other processes affect CPU time little.
+    CPU time is little affected by other processes.
     """
     if device.type == "cpu":
         return "1 thread, CPU time", time.process_time
@@ -109,26 +109,26 @@ def as_json(setting: dict[str, str], rows: list[Row]) -> str:
 
 
 def bench_parser(description: str | None) -> argparse.ArgumentParser:
-    """The parser with the options of all benchmarks: --tiny and --out."""
+    """Create a parser with the options of all benchmarks: --tiny and --out."""
     parser = make_parser(description)
     parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
     return parser
 
 
 def parse_options(description: str | None) -> argparse.Namespace:
-    """Parse --tiny, --device and --out."""
+    """Parse the options --tiny, --device and --out."""
     parser = bench_parser(description)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     return parser.parse_args()
 
 
 def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
-    """Print the result, and write it to `out` if given."""
+    """Print the result. If `out` is given, also write it there."""
     print(markdown(title, setting, rows), end="")
     write(title, setting, rows, out)
 
 
 def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
-    """Write the result atomically to `out` if given."""
+    """Write the result atomically to `out` if it is given."""
     if out:
         write_whole(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows), out)

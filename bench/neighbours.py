@@ -2,17 +2,17 @@
 
     python -m bench.neighbours [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Rivals, from arrays to distances and rows; the result names those that are not installed:
+The rivals, timed from arrays to distances and rows, are listed below. The result names those that are not installed.
 
 - scikit-learn: NearestNeighbors(algorithm="brute");
 - faiss: IndexFlatL2, which keeps its float32 distances.
 
-On a CPU all code uses one thread, and every ratio compares median CPU times of the same run. On a GPU the goals are in
-seconds: with rows on the device, as a model returns them, and with arrays that are copied to the device. Rows are
-normal noise, whose distances are nearly equal, the hardest case for proving candidates correct. The ceiling is the
-fastest float32 matrix product (1024 x 1024) of the run; a search's share of the ceiling counts 2 q n d operations.
-Engram measures the k candidates again in float64, which costs about as much as the product with 100 k points; rivals
-that do not are therefore faster with few points and many neighbours.
+On a CPU, all code uses one thread, and every ratio compares median CPU times from the same run. On a GPU, the goals are
+in seconds: with rows already on the device, as a model returns them, and with arrays that are copied to the device.
+Rows are normal noise, whose distances are nearly equal. This is the hardest case for proving candidates correct. The
+ceiling is the fastest float32 matrix product (1024 x 1024) in the run, and a search's share of the ceiling counts 2 q n
+d operations. Engram measures the k candidates again in float64, which costs about as much as the product with 100 k
+points. Rivals that do not do this are therefore faster with few points and many neighbours.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Size:
         return 2 * self.queries * self.points * self.columns / 1e9
 
 
-# Images as in density, and the numbers of neighbours of deja_vu, for pixels and for embeddings; of embeddings also few
-# points, for which rivals without a second measurement are faster.
+# Images as in the density audit, and the numbers of neighbours in deja_vu, for pixels and for embeddings. Embeddings
+# also include few points, for which rivals without a second measurement are faster.
 CPU_SIZES = (
     Size(2000, 20_000, 784, 1),
     Size(2000, 50_000, 784, 100),
@@ -85,7 +85,7 @@ def by_faiss(queries: Array, points: Array, k: int) -> object:
 
 @dataclass(frozen=True)
 class Rival:
-    """A third-party search, its package, and the required and the target speed of Engram relative to it."""
+    """A third-party search, its package, and Engram's required and target speed relative to it."""
 
     package: str
     search: Callable[[Array, Array, int], object]
@@ -100,7 +100,7 @@ RIVALS = {
 
 
 def absent() -> list[str]:
-    """The rivals that are not installed here."""
+    """Return the rivals that are not installed on this machine."""
     return [name for name, rival in RIVALS.items() if not importable(rival.package)]
 
 
@@ -113,7 +113,7 @@ def importable(package: str) -> bool:
 
 
 def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None) -> list[Row]:
-    """The rows of one size: compared with the installed rivals on a CPU, or seconds on a GPU."""
+    """Measure one size: compared with the installed rivals on a CPU, or in seconds on a GPU."""
     stream = np.random.default_rng(0)
     queries = stream.standard_normal((size.queries, size.columns), dtype=np.float32)
     points = stream.standard_normal((size.points, size.columns), dtype=np.float32)
@@ -148,7 +148,7 @@ def on_cpu(size: Size, queries: Array, points: Array, device: torch.device, roun
 
 @contextmanager
 def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
-    """A context in which the rivals' thread pools also have one thread."""
+    """Limit the rivals' thread pools to one thread inside the context."""
     with ExitStack() as stack:
         if "faiss" in rivals:
             import faiss
@@ -182,7 +182,7 @@ def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, roun
 
 
 def share(size: Size, seconds: float, rates: dict[str, float]) -> Row:
-    """The share of the ceiling that a search reaches."""
+    """Return the share of the ceiling that a search reaches."""
     best = max(rates, key=lambda name: rates[name])
     gigaflops = size.gigaflops / seconds
     subject = f"neighbours, {size}: share of {best}'s products (the ceiling)"

@@ -1,10 +1,10 @@
-"""Overhead of a job: ms per no-op job, compared with bare Ray and Ray Tune in one run.
+"""Overhead per job: ms per no-op job, compared with bare Ray and Ray Tune in one run.
 
     python -m bench.orchestration [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
 
-All rivals run the same number of jobs on the same cluster, in turn in every round; the table shows medians over rounds.
-A rival is a function `(jobs, folder) -> None` that returns when all its results are stored. A second table shows the
-cost of plans of 10,000 and 100,000 jobs, each measured in a separate process.
+All rivals run the same number of jobs on the same cluster, taking turns in every round. The table shows medians over
+rounds. A rival is a function `(jobs, folder) -> None` that returns when all its results are stored. A second table
+shows the cost of plans with 10,000 and 100,000 jobs, each measured in a separate process.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from orchestrator.store import open_store
 from tasks.contract.job import Inputs, task
 
 ROOT = Path(__file__).resolve().parents[1]
-TOYS = ROOT / "tests" / "toys"  # an audit of another package with no-op jobs
-WINDOW = 256  # pending calls of bare Ray
-WARMING = 8  # jobs
+TOYS = ROOT / "tests" / "toys"  # an audit with no-op jobs in another package
+WINDOW = 256  # pending calls in bare Ray
+WARMING = 8  # warm-up jobs
 Rival = Callable[[int, Path], None]
 
 
@@ -57,7 +57,7 @@ def nothing(config: Nothing, _inputs: Inputs) -> pa.Table:
 
 
 def fetch_windowed(submit: Callable[[int], Any], jobs: int) -> None:
-    """Bare Ray as in its documentation: a bounded number of pending tasks, and every result fetched."""
+    """Run bare Ray as in its documentation: a bounded number of pending tasks, and every result fetched."""
     import ray
 
     pending: list[Any] = []
@@ -70,14 +70,14 @@ def fetch_windowed(submit: Callable[[int], Any], jobs: int) -> None:
 
 
 def bare_ray(jobs: int, _folder: Path) -> None:
-    """A task that returns its number, without stored results."""
+    """Run tasks that return their number, without storing results."""
     import ray
 
     fetch_windowed(ray.remote(lambda number: number).remote, jobs)
 
 
 def bare_ray_with_files(jobs: int, folder: Path) -> None:
-    """A task that writes one Arrow file durably: a temporary file, synced and renamed."""
+    """Run tasks that each write one Arrow file durably: a temporary file, synced and renamed."""
     import ray
 
     def write(number: int) -> int:
@@ -102,8 +102,8 @@ def bare_ray_with_files(jobs: int, folder: Path) -> None:
 
 
 def one_job_per_call(jobs: int, folder: Path) -> None:
-    """Engram's executor and store without plan and schedule, one job per call."""
-    from bench.orchestration import Nothing  # not __main__'s: workers must be able to import it
+    """Run Engram's executor and store without plan and schedule, with one job per call."""
+    from bench.orchestration import Nothing  # not __main__'s, because workers must be able to import it
 
     store = open_store(folder / "store")
     executor = RayExecutor(store.location)
@@ -121,7 +121,7 @@ def one_job_per_call(jobs: int, folder: Path) -> None:
 
 
 def engram_run(jobs: int, folder: Path) -> None:
-    """All of `engram run`: plan, lease, schedule, event log, Parquet parts, and verification of every result."""
+    """Run all of `engram run`: plan, lease, schedule, event log, Parquet parts, and verification of every result."""
     import toys
 
     report = start(
@@ -133,7 +133,7 @@ def engram_run(jobs: int, folder: Path) -> None:
 
 
 def ray_tune(jobs: int, folder: Path) -> None:
-    """Ray Tune at its cheapest settings: reused actors, no loggers, no output, one result per trial."""
+    """Run Ray Tune at its cheapest settings: reused actors, no loggers, no output, one result per trial."""
     os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     from ray import tune
 
@@ -156,7 +156,7 @@ RIVALS: Mapping[str, Rival] = {
 
 
 def in_turn(rivals: Mapping[str, Rival], jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per job of each rival in each round, after a few uncounted jobs that start the workers."""
+    """Return each rival's milliseconds per job in each round, after a few uncounted jobs that start the workers."""
     milliseconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name, rival in rivals.items():
@@ -182,7 +182,7 @@ def add_toys() -> None:
 
 
 def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
-    from measurement.machine import machine_facts  # imports torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # imports torch, which would count towards the driver's memory
 
     return {
         "jobs": f"{jobs} in each of {rounds} rounds, on {cpus} CPUs",
@@ -192,7 +192,7 @@ def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
 
 
 def markdown(facts: Mapping[str, str], milliseconds: Mapping[str, list[float]]) -> str:
-    """The table; ratios are relative to the second rival, the cheapest one that stores results."""
+    """Render the table. Ratios are relative to the second rival, the cheapest one that stores results."""
     base = statistics.median(list(milliseconds.values())[1])
     lines = [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", "| per no-op job | ms (median) | least | most | against one atomic file |", "|---|---|---|---|---|"]
@@ -203,7 +203,7 @@ def markdown(facts: Mapping[str, str], milliseconds: Mapping[str, list[float]]) 
 
 
 def scale(jobs: int, folder: Path) -> dict[str, float]:
-    """The cost of a plan with this number of jobs: seconds to plan, find missing results, run and resume; MB."""
+    """Measure a plan with this number of jobs: seconds to plan, find missing results, run and resume, and MB."""
     import resource
 
     import toys
@@ -241,7 +241,7 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
 
 
 def scale_in_process(jobs: int) -> dict[str, float]:
-    """`scale` in a separate process, whose peak memory is only its own."""
+    """Run `scale` in a separate process, which makes its peak memory measurable."""
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
         script = "import sys, json; from pathlib import Path; from bench.orchestration import scale; "
         script += "print(json.dumps(scale(int(sys.argv[1]), Path(sys.argv[2]))))"

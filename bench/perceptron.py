@@ -1,15 +1,15 @@
-"""Speed of training mlp1 on a CPU, compared with usual training loops and with the matrix products alone.
+"""Speed of training mlp1 on a CPU, compared with typical training loops and with the matrix products alone.
 
-Rivals: the same network and minibatches with autograd and torch.optim.Adam at its defaults, and
+The rivals use the same network and minibatches with autograd and torch.optim.Adam at its defaults, and
 
 - tensors: DataLoader(TensorDataset) over float32 images in memory;
 - PIL: DataLoader over a data set that creates a PIL image of each item and applies transforms.ToTensor(), as in
   torchvision.
 
-On one thread, a ratio compares median CPU times over the rounds, which other processes affect little. On all cores, it
-compares the shortest wall times over the rounds, since other processes only increase wall time. Engram runs one process
-per core, each with one thread and one model; the rival runs one process with torch's default threads. A step's share of
-the ceiling counts only matrix products.
+On one thread, a ratio compares median CPU times over the rounds, which are little affected by other processes. On all
+cores, it compares the shortest wall times over the rounds, because other processes can only increase wall time. Engram
+runs one process per core, each with one thread and one model; the rival runs one process with torch's default threads.
+A step's share of the ceiling counts only matrix products.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ Epoch = Run  # trains one epoch
 
 
 def engram(data: Images, device: torch.device) -> Epoch:
-    """Engram's engine with one model."""
+    """Return an epoch of Engram's engine with one model."""
     (stack,) = seated(classifiers(data, device), Strategy("loop"))
     return epochs(stack)
 
 
 def tensors(data: Images, device: torch.device) -> Epoch:
-    """The rival loop over tensors in memory."""
+    """Return the rival loop over tensors in memory."""
     pixels = torch.from_numpy(data.train_images.reshape(len(data.train_images), -1) / np.float32(255))
     return naive(torch.utils.data.TensorDataset(pixels, torch.from_numpy(np.array(data.train_labels))), data, device)
 
 
 class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """Items as in torchvision.datasets.MNIST."""
+    """Items as produced by torchvision.datasets.MNIST."""
 
     def __init__(self, data: Images) -> None:
         from torchvision import transforms  # type: ignore[import-untyped]
@@ -73,12 +73,12 @@ class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 
 def pil_images(data: Images, device: torch.device) -> Epoch:
-    """The rival loop over PIL images."""
+    """Return the rival loop over PIL images."""
     return naive(PilImages(data), data, device)
 
 
 def naive(rows: torch.utils.data.Dataset[Any], data: Images, device: torch.device) -> Epoch:
-    """DataLoader, autograd, cross-entropy and Adam, all at their defaults."""
+    """Return an epoch with DataLoader, autograd, cross-entropy and Adam, all at their defaults."""
     widths = (math.prod(data.shape), *HIDDEN)
     hidden = [module for a, b in pairwise(widths) for module in (nn.Linear(a, b), nn.ReLU())]
     network = nn.Sequential(*hidden, nn.Linear(widths[-1], data.classes)).to(device)
@@ -97,7 +97,7 @@ def naive(rows: torch.utils.data.Dataset[Any], data: Images, device: torch.devic
 
 
 def gigaflops_of_a_step(data: Images) -> float:
-    """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
+    """Return the GFLOPs of one step: forward pass, weight gradients, and input gradients except in the first layer."""
     weights = Architecture("mlp1", data.shape, data.classes).weights
     sizes = []
     for name, weight in weights.items():
@@ -110,7 +110,7 @@ LOOPS = {"engram": engram, "tensors": tensors, "PIL": pil_images}
 
 
 def worker(pipe: Connection, loops: tuple[str, ...], count: int, threads: int | None) -> None:
-    """Train an epoch with each loop that the pipe names; end at any other word."""
+    """Train an epoch with each loop named by the pipe. End at any other word."""
     if threads:
         torch.set_num_threads(threads)
     data = images(count)[1]
@@ -122,7 +122,7 @@ def worker(pipe: Connection, loops: tuple[str, ...], count: int, threads: int | 
 
 
 class Team:
-    """Processes that train an epoch each at the same time."""
+    """Processes that each train an epoch at the same time."""
 
     def __init__(self, size: int, loops: tuple[str, ...], count: int, threads: int | None) -> None:
         context = multiprocessing.get_context("spawn")
@@ -158,8 +158,8 @@ class Team:
 
 
 def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
-    """The number of Engram's processes, and wall seconds per model-epoch of each loop."""
-    for setting in THREAD_SETTINGS:  # the children begin with torch's own defaults
+    """Return the number of Engram's processes, and the wall seconds per model-epoch of each loop."""
+    for setting in THREAD_SETTINGS:  # the children then start with torch's own defaults
         os.environ.pop(setting, None)
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -181,7 +181,7 @@ def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
 
 
 def one_thread(data: Images, rounds: int) -> Iterator[Row]:
-    """The rows of training on one thread."""
+    """Measure training on one thread."""
     torch.set_num_threads(1)
     kind, clock = clock_for(CPU)
     runs = {"engram": engram(data, CPU), "tensors": tensors(data, CPU), **ceilings(CPU)}
@@ -207,7 +207,7 @@ def one_thread(data: Images, rounds: int) -> Iterator[Row]:
 
 
 def all_cores(count: int, rounds: int) -> Iterator[Row]:
-    """The rows of training on all cores."""
+    """Measure training on all cores."""
     cores, seconds = over_all_cores(count, rounds)
     steps = math.ceil(count / BATCH)
     per_step = {loop: elapsed / steps * 1e6 for loop, elapsed in seconds.items()}

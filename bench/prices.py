@@ -1,4 +1,4 @@
-"""Predicted and measured processor seconds of small presets on this machine, job by job.
+"""Compares predicted with measured processor seconds of small presets on this machine, job by job.
 
 python -m bench.prices
 """
@@ -18,7 +18,7 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.worker.hardware import threads
 
-# Settings that make each chain a single job, since this script keeps no state between jobs.
+# Settings that turn each chain into a single job, because this script keeps no checkpoints between jobs.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "unique_feature": {"canaries": 2},
     "forgetting": {},
@@ -29,7 +29,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def price_and_measure(audit: str, preset: str = "smoke") -> tuple[Price, float]:
-    """The price of a preset that never ran here, and its processor seconds, one job after another on one thread."""
+    """Return the price of a preset that has never run here, and its measured processor seconds.
+
+    The jobs are run one at a time on one thread.
+    """
     settings = SETTINGS[audit]
     measure_seconds(plan_preset(audit, preset, **settings, scale="tiny"))  # imports the modules that all jobs use
     plan = plan_preset(audit, preset, **settings)
@@ -43,7 +46,7 @@ def plan_preset(audit: str, preset: str, **settings: Any) -> Plan:
 
 
 def measure_seconds(plan: Plan) -> float:
-    """Run all jobs of a plan and return their processor seconds."""
+    """Run all jobs in a plan and return their processor seconds."""
     tables: dict[str, pa.Table] = {}
     start = time.process_time()
     with threads(1):

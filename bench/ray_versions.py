@@ -1,11 +1,11 @@
-"""Whether Engram works with the versions of Ray at both ends of the range that pyproject.toml declares.
+"""Check that Engram works with the Ray versions at both ends of the range declared in pyproject.toml.
 
     python -m bench.ray_versions [VERSION ...] [--out bench/results/ray_versions.md]
 
-pip installs the wheel of each version into a separate folder, without dependencies; the folder precedes the packages of
-this environment. Then an audit runs on a cluster on this machine. Without versions these are the lowest release of
-the range, which `uv --resolution lowest-direct` resolves, and the newest one that the package index offers. A version
-that cannot be downloaded is reported as not tried; the exit code is 1 if a run fails.
+pip installs the wheel of each version into a separate folder, without dependencies, and this folder takes precedence
+over the packages in this environment. Then an audit runs on a cluster on this machine. If no versions are given, they
+are the lowest release in the range, which `uv --resolution lowest-direct` resolves, and the newest one that the package
+index offers. A version that cannot be downloaded is reported as not tried. The exit code is 1 if a run fails.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ from measurement.files import write_whole
 ROOT = Path(__file__).resolve().parents[1]
 BOUNDS = re.compile(r'"ray\[default,tune\]>=([\d.]+),<([\d.]+)"')
 AUDIT = ("run", "unique_feature", "--preset", "smoke", "--address", "local", "--mlflow", "off", "--no-report")
-SECONDS = 600.0  # for a run
+SECONDS = 600.0  # time limit of a run
 COMMAND = "from orchestrator.cli import main; main()"
 
 
 def read_bounds() -> tuple[str, str]:
-    """The lowest version that pyproject.toml allows, and the first one that it does not."""
+    """Return the lowest version that pyproject.toml allows, and the first one that it does not allow."""
     match = BOUNDS.search((ROOT / "pyproject.toml").read_text())
     assert match is not None
     return match[1], match[2]
 
 
 def versions_at_ends() -> list[str]:
-    """The lowest and the newest release of the declared range that the package index offers; empty without an index."""
+    """Return the lowest and newest releases in the declared range that the package index offers.
+
+    Returns an empty list if there is no index.
+    """
     lowest, following = read_bounds()
     answer = subprocess.run(
         [sys.executable, "-m", "pip", "index", "versions", "ray"], capture_output=True, text=True, check=False
@@ -54,7 +57,7 @@ def versions_at_ends() -> list[str]:
 
 
 def try_version(version: str, folder: Path) -> str:
-    """`done`, `not tried: ...` or `failed: ...` of a run with this version of Ray."""
+    """Run an audit with this Ray version. Returns `done`, `not tried: ...` or `failed: ...`."""
     packages = folder / version
     installation = subprocess.run(
         [

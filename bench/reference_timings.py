@@ -2,11 +2,12 @@
 
     python -m bench.reference_timings [--only NAME ...] [--out orchestrator/pricing/reference_timings.json]
 
-Presets on embedded data run job by job in this process on one thread, and each network trains for one epoch on images
-of usual shapes. Times are processor time, which other processes affect little. Seconds per unit of work
-(`tasks.contract.job`) are fitted to the jobs' seconds by non-negative least squares of relative errors. New timings
-replace those in the file, converted to the machine speed in the file; other timings stay. `private` are trainings with
-differential privacy, the fastest of several repetitions. The sections of OWN keep the timings of other sections.
+Presets on embedded data run job by job in this process on one thread, and each network is trained for one epoch on
+images of common shapes. Times are processor time, which is little affected by other processes. Seconds per unit of work
+(`tasks.contract.job`) are fitted to the jobs' seconds by non-negative least squares on relative errors. New timings
+replace those in the file, after conversion to the machine speed in the file; other timings are kept. `private` covers
+trainings with differential privacy and takes the fastest of several repetitions. The sections in OWN keep the timings
+of other sections.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from tasks.models.catalog import Network
 from tasks.training.classifier import Training, train
 from tasks.training.classifier import work as of_classifier
 
-# Settings that make each chain a single job, since this script keeps no state between jobs, and that shorten presets.
+# Settings that turn each chain into a single job, because this script keeps no checkpoints between jobs, and that
+# shorten the presets.
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unique_feature": (
         ("unique_feature", "smoke", {}),
@@ -73,8 +75,8 @@ NETWORKS = {
     ("mlp1", "32x32#rgb"): 1024, ("cnn1", "32x32#rgb"): 256, ("cnn2", "32x32#rgb"): 256,
     ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32,
 }  # fmt: skip
-# Two lengths of each training with differential privacy, because short ones cost more per step: the presets' trainings,
-# shortened, on images of the same shapes.
+# Two lengths of each training with differential privacy, because short ones cost more per step. They are shortened
+# trainings from the presets, on images of the same shapes.
 PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
     (audit, "ladder" if audit != "relational" else "private", {**settings, "epochs": epochs})
     for audit, settings, lengths in (
@@ -87,19 +89,19 @@ PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
     for epochs in lengths
 )
 REPEATED = 3  # repetitions of a private training, after one that calibrates the noise
-# Sections that replace only units and tasks whose names contain one of these.
+# Sections that replace only the units and tasks whose names contain one of these strings.
 OWN: Mapping[str, tuple[str, ...]] = {
     "private": ("privately ", " on 8x8x1", "unique_feature.private_rank"),
     "membership": ("membership.",),
     "text": ("text.", "tiny-gpt"),
 }
-AROUND = ("around, local", "around, none")  # in place of a task: starting and ending an executor
+AROUND = ("around, local", "around, none")  # used instead of a task: starting and ending an executor
 AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A job's task, its number of input tables, its units of work, and its processor seconds."""
+    """A job's task, number of input tables, units of work, and processor seconds."""
 
     task: str
     tables: int
@@ -108,7 +110,7 @@ class Timed:
 
 
 def run_plan(plan: Plan) -> Iterator[Timed]:
-    """Run every job of a plan in order; tables stay in memory."""
+    """Run every job in a plan in order. Tables stay in memory."""
     tables: dict[str, pa.Table] = {}
     for key, job in plan.jobs.items():
         inputs = [tables[below] for below in plan.inputs[key]]
@@ -128,7 +130,7 @@ def timed(job: Job, inputs: list[pa.Table]) -> tuple[pa.Table, float]:
 
 
 def trained(job: Job, table: pa.Table) -> Mapping[str, float]:
-    """The units of a job; a training that stopped early counts its actual epochs."""
+    """Return the units of a job. A training that stopped early counts only the epochs it completed."""
     count = marks(job.function).work
     assert count is not None
     work = count(job.config)
@@ -179,7 +181,10 @@ def autoencoders() -> Iterator[Timed]:
 
 
 def private() -> Iterator[Timed]:
-    """The fastest training of each kind in PRIVATE, with and without privacy, and the tasks of private audits."""
+    """Time each kind of training in PRIVATE, with and without privacy, and the tasks of private audits.
+
+    Yields the fastest repetition of each training.
+    """
     for audit, preset, settings in PRIVATE:
         for job in trainings(Spec(audit, preset, settings)):
             seconds = min(timed(job, [])[1] for _ in range(REPEATED + 1))
@@ -189,7 +194,7 @@ def private() -> Iterator[Timed]:
 
 
 def trainings(spec: Spec) -> list[Job]:
-    """A training of each kind without input tables, with and without privacy."""
+    """Return one training of each kind without input tables, with and without privacy."""
     jobs_by_units: dict[frozenset[str], Job] = {}
     for cell in pin_cells(resolve_cells(spec), {}):
         for job in plan_of(cell).jobs.values():
@@ -209,7 +214,7 @@ def every(name: str) -> bool:
 
 
 def rates(rows: list[Timed]) -> dict[str, float]:
-    """Seconds per unit."""
+    """Fit the seconds per unit."""
     from scipy.optimize import nnls
 
     with_units = [row for row in rows if row.amounts]
@@ -224,7 +229,7 @@ def rates(rows: list[Timed]) -> dict[str, float]:
 
 
 def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
-    """Mean seconds of a job of each task without units, by the number of tables that it reads."""
+    """Return the mean seconds per job for each task without units, by the number of tables that it reads."""
     seconds: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.amounts is None and row.task not in AROUND:
@@ -236,7 +241,10 @@ def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
 
 
 def executors() -> Iterator[Timed]:
-    """Starting and ending Ray, or no executor, around a small run; wall time, so only valid on an idle machine."""
+    """Time starting and ending Ray, or no executor, around a small run.
+
+    This is wall time, so it is valid only on an idle machine.
+    """
     import tempfile
 
     import orchestrator
@@ -261,7 +269,10 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
 
 
 def merge_timings(before: Any, rows: list[Timed], here: Speed, keep: Callable[[str], bool] = every) -> dict[str, Any]:
-    """The file's content with the new timings of units and tasks for which `keep` is true, at the file's speed."""
+    """Merge new timings into the file's content, converted to the file's speed.
+
+    Only units and tasks for which `keep` returns true are merged.
+    """
     stored_timings = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
     slower, _ = here.against(Speed(**stored_timings["speed"]))
     around = {row.task: round(row.seconds, 1) for row in rows if row.task in AROUND}

@@ -1,15 +1,16 @@
-"""Verdicts of Engram and of other tools on the same records and models, and their processor time.
+"""Verdicts and processor time of Engram and other tools on the same records and models.
 
     python -m bench.rivals [--tiny] [--seed 41000] [--cases 20] [--folder DIR] [--rival NAME=PYTHON ...] [--out FILE]
         [--figure FILE]
 
-There are `--cases` cases of each kind. A case consists of records from scikit-learn's digits in a random order, and 16
-small networks, each trained on half of the records with plain torch, so that all tools judge the same models. *Overfit*
-has 200 records. *Exposed* has 800, of which 2 % have a wrong label and are therefore the most exposed. A *null* tests
-the networks of *overfit* with 200 other digits and the same declared number of members. Engram uses the exact test and
-the attacks of `membership` over all 16 networks, as `engram run membership` does after training. A rival audits the
-first network, with the other 15 as shadow models if it supports them. NAME is a module in `rival_scripts/`, the code
-that a user of the tool writes; PYTHON is the interpreter of an environment with the tool.
+There are `--cases` cases of each kind. A case consists of records from scikit-learn's digits in random order, and 16
+small networks, each trained on half of the records with plain torch, so that all tools judge the same models. An
+*overfit* case has 200 records. An *exposed* case has 800, of which 2 % have a wrong label and are therefore the most
+exposed. A *null* case tests the networks from *overfit* on 200 other digits, with the same number of declared members.
+Engram applies the exact test and the attacks of `membership` to all 16 networks, as `engram run membership` does after
+training. A rival audits the first network, with the other 15 as shadow models if it supports them. NAME is a module in
+`rival_scripts/` with the code that a user of the tool would write. PYTHON is the interpreter of an environment with the
+tool installed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from tasks.numerics.statistics import exact_interval
 SCRIPTS = Path(__file__).parent / "rival_scripts"
 KINDS = ("null", "overfit", "exposed")
 MISLABELLED = 0.02
-PASSES = 0.55  # limit of the area under the curve in common report templates
+PASSES = 0.55  # pass mark for the area under the curve in common report templates
 RIVALS: Mapping[str, str] = {
     "privacyguard": "PrivacyGuard, LiRA online: its 95 % interval of the AUC is above .5",
     "art_black_box": "ART, black-box attack: no rule",
@@ -59,7 +60,7 @@ RIVALS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Training:
-    """Configuration: numbers of networks, records and training steps."""
+    """Configuration: number of networks, records and training steps."""
 
     models: int = HALVES.models
     overfit: int = 200  # records
@@ -72,7 +73,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Records, models, and actual or, for a null, declared membership (models, records)."""
+    """Records, models, and membership (models, records): actual membership or, in a null, declared membership."""
 
     kind: str
     seed: int
@@ -88,7 +89,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A tool's verdict on a case. `accuses` is None for a tool without a rule; Engram may neither accuse nor clear."""
+    """A tool's verdict on a case. `accuses` is None for a tool without a decision rule.
+
+    Engram may neither accuse nor clear.
+    """
 
     case: str
     seconds: float
@@ -102,7 +106,7 @@ class Judgement:
 
 
 def digits(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """All 1,797 digits in the seed's random order: pixels from 0 to 1, and labels."""
+    """Return all 1,797 digits in the seed's random order: pixels from 0 to 1, and labels."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -111,7 +115,7 @@ def digits(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def draw_halves(models: int, count: int, stream: np.random.Generator) -> NDArray[np.bool_]:
-    """Membership (models, records); the two records of a pair are in opposite halves of the models."""
+    """Draw membership (models, records). The two records of a pair are in opposite halves of the models."""
     first = np.stack([stream.permutation(models) < models // 2 for _ in range(count // 2)], axis=1)
     member = np.concatenate([first, ~first], axis=1)
     return member[:, stream.permutation(count)]
@@ -125,7 +129,7 @@ def train(
     steps: int,
     seed: int,
 ) -> list[nn.Sequential]:
-    """Train a network with one hidden layer on each half by Adam, with all its records in every step."""
+    """Train a network with one hidden layer on each half with Adam, using all its records in every step."""
     networks = []
     for number in range(len(member)):
         torch.manual_seed(seed * 1000 + number)
@@ -148,7 +152,7 @@ def train(
 
 
 def make_cases(config: Training, seed: int) -> Iterator[Case]:
-    """A case of each kind."""
+    """Yield one case of each kind."""
     images, labels = digits(seed)
     for kind, count, steps in (
         ("overfit", config.overfit, config.steps),
@@ -169,7 +173,7 @@ def make_cases(config: Training, seed: int) -> Iterator[Case]:
 
 
 def read_cases(folder: Path, seed: int) -> list[Case]:
-    """The cases of this seed that the folder contains."""
+    """Return the cases of this seed that the folder contains."""
     cases = []
     for kind in ("overfit", "null", "exposed"):
         case_folder = folder / f"{kind}-{seed}"
@@ -183,7 +187,7 @@ def read_cases(folder: Path, seed: int) -> list[Case]:
 
 
 def judge_by_engram(case: Case) -> Judgement:
-    """Engram's answer by the audit's own rule, and its processor time."""
+    """Return Engram's answer by the audit's own rule, and its processor time."""
     start = time.process_time()
     question = replace(HALVES, models=len(case.networks), examples=len(case.labels), is_null=case.kind == "null")
     tables = [answer_table(case, number) for number in range(len(case.networks))]
@@ -197,7 +201,7 @@ def judge_by_engram(case: Case) -> Judgement:
 
 
 def answer_table(case: Case, number: int) -> pa.Table:
-    """A network's answers for all records (ANSWERS)."""
+    """Return a network's answers for all records (ANSWERS)."""
     with torch.no_grad():
         scores = case.networks[number](torch.tensor(case.images)).numpy()
     correct = scores.argmax(axis=1) == case.labels
@@ -216,10 +220,10 @@ def write_case(case: Case, folder: Path) -> Path:
 
 
 def run_rival(name: str, python: str, folders: Sequence[Path], results: Path) -> tuple[list[Judgement], str]:
-    """Judge the cases by a rival; also return the last line of its error, if any.
+    """Let a rival judge the cases. Also returns the last line of its error output, if any.
 
-    The rival's lines are appended to the file `results`. Cases with a line are not judged again; without `python`, no
-    case is judged.
+    The rival's lines are appended to the file `results`. Cases that already have a line are not judged again. Without
+    `python`, no case is judged.
     """
     judged_cases: set[str] = set()
     if results.exists():
@@ -237,14 +241,14 @@ def run_rival(name: str, python: str, folders: Sequence[Path], results: Path) ->
 
 
 def by_loss(case: Case) -> Judgement:
-    """The area under the curve of the first network's loss, without a tool."""
+    """Judge by the area under the curve of the first network's loss, without any tool."""
     phi = answer_table(case, 0)["log_odds"].to_numpy()
     is_member = case.member[0]
     return Judgement(case.name, 0.0, auc=area_under_curve(phi[is_member], phi[~is_member]))
 
 
 def parse_line(line: str) -> Judgement:
-    """Read a line of `run.py`."""
+    """Parse a line printed by `run.py`."""
     result = json.loads(line)
     accuses = result.get("accuses")
     clears = None if accuses is None else not accuses
@@ -252,13 +256,13 @@ def parse_line(line: str) -> Judgement:
 
 
 def script_lines(name: str) -> int:
-    """The lines of code that a user of a rival writes, without blank lines and docstrings."""
+    """Count the lines of code that a user of a rival writes, without blank lines and docstrings."""
     lines = (SCRIPTS / f"{name}.py").read_text().splitlines()
     return sum(bool(line.strip()) and not line.startswith('"""') for line in lines)
 
 
 def share(count: int, total: int) -> str:
-    """A count and the interval of its share: `3 of 20 [3, 38] %`."""
+    """Format a count and the interval of its share: `3 of 20 [3, 38] %`."""
     if not total:
         return ""
     low, high = (100 * end for end in exact_interval(count, total))
@@ -266,7 +270,7 @@ def share(count: int, total: int) -> str:
 
 
 def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Iterator[str]:
-    """The table of the tools' own rules, then the table of areas under the curve."""
+    """Yield the table of the tools' own rules, then the table of areas under the curve."""
     yield (
         "| tool and when it accuses | nulls accused | overfit accused | overfit cleared | exposed accused | "
         "exposed cleared | processor seconds a null | lines |"
@@ -275,7 +279,7 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Ite
     for rule, judgements, lines in tools.values():
         cells = [verdict_share(judgements, kind, "accuses") for kind in KINDS]
         cleared = [verdict_share(judgements, kind, "clears") for kind in KINDS]
-        if not lines:  # the loss alone
+        if not lines:  # the loss alone, without a tool
             continue
         seconds = np.median([judgement.seconds for judgement in judgements if judgement.kind == "null"])
         yield (
@@ -298,7 +302,7 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Ite
 
 
 def known_areas(judgements: Sequence[Judgement], kind: str) -> list[float]:
-    """The areas under the curve of the cases of a kind."""
+    """Return the areas under the curve for the cases of one kind."""
     areas = []
     for judgement in judgements:
         if judgement.kind == kind and judgement.auc is not None:
@@ -307,7 +311,7 @@ def known_areas(judgements: Sequence[Judgement], kind: str) -> list[float]:
 
 
 def draw_areas(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Figure:
-    """Each tool's area under the curve of every case, and the limit of the template."""
+    """Draw each tool's area under the curve for every case, and the template's pass mark."""
     drawn_tools = {}
     for rule, judgements, _ in tools.values():
         if judgements[0].auc is not None:
@@ -326,7 +330,7 @@ def draw_areas(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Fig
 
 
 def verdict_share(judgements: Sequence[Judgement], kind: str, field: str) -> str:
-    """The share of a kind's cases for which this field is true; `no verdict` for a tool without a rule."""
+    """Return the share of cases of a kind for which this field is true, or `no verdict` for a tool without a rule."""
     answers = [getattr(judgement, field) for judgement in judgements if judgement.kind == kind]
     if None not in answers:
         return share(sum(answers), len(answers))

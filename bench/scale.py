@@ -1,11 +1,11 @@
-"""Cost of driving a large campaign, a million jobs on a thousand GPUs, with a simulated executor.
+"""Cost of driving a large campaign with a simulated executor: a million jobs on a thousand GPUs.
 
     python -m bench.scale [--jobs 1000000] [--gpus 1000] [--seed 0] [--profile] [--out bench/results/NAME.md]
 
-All of `engram run` is real: plan, lease, schedule, driver, journal, tables, store, verification of every result. Only
-the computation is simulated: calls take time on a virtual clock, and deaths of workers, losses of nodes, errors and
-lost results are drawn from the seed. Results are valid files of one small table, which the executor does not sync. The
-time of the executor itself is counted separately.
+All of `engram run` is real: plan, lease, schedule, driver, journal, tables, store, and verification of every result.
+Only the computation is simulated. Calls take time on a virtual clock, and worker deaths, node losses, errors and lost
+results are drawn from the seed. Results are valid files with one small table, which the executor does not sync. The
+time spent in the executor itself is counted separately.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from orchestrator.store import Store, entry, open_store
 from tasks.contract.job import Inputs, Job, task
 
 START = 4e9  # seconds since 1970, later than any real file
-NETWORKS = 40  # of a condition: its trainings
-LINKS = 4  # the links of each
-PER_CONDITION = NETWORKS * (LINKS + 1) + 1  # jobs
+NETWORKS = 40  # trainings per condition
+LINKS = 4  # links per training
+PER_CONDITION = NETWORKS * (LINKS + 1) + 1  # jobs per condition
 GPUS_PER_NODE = 8
 CORES_PER_GPU = 4
-NODE_SECONDS = 1800.0  # mean time between losses of a node
-DIES = 2e-3  # shares of calls whose worker dies
-RAISES = 1e-4  # links that raise
-DAMAGED = 5e-5  # jobs that miss an input
+NODE_SECONDS = 1800.0  # mean time between node losses
+DIES = 2e-3  # fraction of calls whose worker dies
+RAISES = 1e-4  # fraction of links that raise an exception
+DAMAGED = 5e-5  # fraction of jobs that miss an input
 SPREAD = 0.4  # standard deviation of the log of a job's seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The common settings of a condition's trainings."""
+    """Settings shared by the trainings of a condition."""
 
     network: str
     learning_rate: float
@@ -108,7 +108,7 @@ def summary(config: Part, inputs: Inputs) -> pa.Table:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """The cost of a kind of network on a GPU: seconds of a link, models per step, and busy share of the GPU."""
+    """Cost of one kind of network on a GPU: seconds per link, models per step, and the busy fraction of the GPU."""
 
     seconds: float
     stack: int
@@ -126,7 +126,7 @@ RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 
 
 def campaign(jobs: int) -> dict[str, Job | tuple[Job, ...]]:
-    """The roots of a campaign of about this number of jobs: conditions with chains of trainings, scores and a table."""
+    """Return the roots of a campaign with about this many jobs: conditions with training chains, scores and a table."""
     recipes = [Recipe(network, rate) for network in KINDS for rate in RATES]
     tables = tuple(
         _condition(number, recipes[number % len(recipes)]) for number in range(max(1, jobs // PER_CONDITION))
@@ -146,7 +146,7 @@ def _condition(number: int, recipe: Recipe) -> Job:
 
 
 class Results:
-    """Writes valid results of one table into a store's folder, without syncing."""
+    """Writes valid results with one table into a store's folder, without syncing."""
 
     def __init__(self, store: Store) -> None:
         self._root = Path(store.location)
@@ -171,7 +171,7 @@ class Results:
 
 
 class Simulated:
-    """An executor with GPUs and cores on a virtual clock. `seconds` is the real time of the executor itself."""
+    """An executor with GPUs and cores on a virtual clock. `seconds` is the real time spent in the executor itself."""
 
     inside = growing = False
     gpu_types: Mapping[str, int] = {}
@@ -189,9 +189,9 @@ class Simulated:
         self._rng = rng
         self._nodes = max(1, gpus // GPUS_PER_NODE)
         self._next_loss = START + rng.expovariate(1 / NODE_SECONDS)
-        self._free = {True: float(gpus), False: float(self.slots)}  # GPUs, and cores
+        self._free = {True: float(gpus), False: float(self.slots)}  # free GPUs, and free cores
         self._queues: dict[bool, deque[Call]] = {True: deque(), False: deque()}
-        self._flights: dict[int, tuple[Call, float, int]] = {}  # by number: the call, its begin and its node
+        self._flights: dict[int, tuple[Call, float, int]] = {}  # by number: the call, its start time and its node
         self._ends: list[tuple[float, int]] = []
         self._ended: list[Finished] = []
 
@@ -238,7 +238,7 @@ class Simulated:
     def wait(self, seconds: float) -> Sequence[Finished]:
         with self._own_time():
             until = self.now + seconds
-            while self._ends and self._ends[0][1] not in self._flights:  # already lost with its node
+            while self._ends and self._ends[0][1] not in self._flights:  # already lost together with its node
                 heapq.heappop(self._ends)
             self.now = max(self.now, min(until, self._next_loss, self._ends[0][0] if self._ends else until))
             if self.now >= self._next_loss:
@@ -259,7 +259,7 @@ class Simulated:
         return call, began, node
 
     def _lose_node(self) -> None:
-        """Lose a node and its calls; a new node replaces it."""
+        """Lose a node and its calls. A new node replaces it."""
         self._next_loss = self.now + self._rng.expovariate(1 / NODE_SECONDS)
         lost_node = self._rng.randrange(self._nodes)
         for number in [number for number, (_, _, node) in self._flights.items() if node == lost_node]:
@@ -277,7 +277,7 @@ class Simulated:
             self._results.path(lost_input).unlink(missing_ok=True)
             return Missing(item.key, (lost_input,))
         config = item.config
-        # The key decides, because a task that raises would raise again.
+        # Decided by the key, because a task that raises would raise again.
         if isinstance(config, Training) and int(item.key[:8], 16) < RAISES * 16**8:
             return Failed(item.key, "TrainingError: loss is not finite at step 1", "Traceback ...")
         self._results.write(item.key)
@@ -315,7 +315,7 @@ def _lost(call: Call, cause: str, died: bool) -> Finished:
 
 
 class Phases:
-    """Processor seconds of each phase of a run; events mark the phases."""
+    """Processor seconds in each phase of a run. Events mark the phases."""
 
     def __init__(self, executor: Simulated) -> None:
         self.seconds: Counter[str] = Counter()
@@ -387,7 +387,7 @@ def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
 
 
 def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Report:
-    """`engram run` of a campaign on this executor."""
+    """Perform `engram run` for a campaign on this executor."""
     execution = Execution(mlflow="off", report=False, tolerate=jobs)
     plan = Plan.from_roots(campaign(jobs))
     with (
@@ -398,7 +398,7 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
 
 
 def markdown(measured: Measured, options: argparse.Namespace) -> str:
-    from measurement.machine import machine_facts  # imports torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # imports torch, which would count towards the driver's memory
 
     about = {
         "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",

@@ -1,10 +1,10 @@
-"""The overhead of a search per trial, compared with Ray Tune, in one run on one cluster.
+"""Overhead of a search per trial, compared with Ray Tune in one run on one cluster.
 
 python -m bench.searches [TRIALS]
 
-Rows: Tune at its defaults with a function that returns a number; Tune as a search uses it (no loggers, one process for
-all trials, one trial at a time) with a trainable that returns a number; a search whose trainings are all stored, which
-only proposes, plans, verifies and reads. The last row is a search that trains.
+The rows are: Tune at its defaults with a function that returns a number; Tune as a search uses it (no loggers, one
+process for all trials, one trial at a time) with a trainable that returns a number; and a search whose trainings are
+all stored, which only proposes, plans, verifies and reads. The last row is a search that trains models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestrator.searches.definition import Search, Settings, build_search
 from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 
-FEW = 4  # trials of the shorter of two searches; the difference excludes fixed costs
+FEW = 4  # trials in the shorter of two searches; taking the difference removes fixed costs
 
 
 def nothing(_config: dict[str, Any]) -> dict[str, float]:
@@ -48,7 +48,7 @@ class Nothing(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
 
 
 def bare(trials: int, folder: str) -> None:
-    """Tune at its defaults."""
+    """Run Tune at its defaults."""
     run = tune.RunConfig(storage_path=folder, verbose=0)
     space = {"rate": tune.loguniform(1e-4, 1e-2)}
     how = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1)
@@ -56,7 +56,7 @@ def bare(trials: int, folder: str) -> None:
 
 
 def lean(trials: int, folder: str) -> None:
-    """Tune as a search uses it."""
+    """Run Tune as a search uses it."""
     with tuning.variables(tuning.QUIET):
         run = tune.RunConfig(storage_path=folder, verbose=0)
         space = {"rate": tune.loguniform(1e-4, 1e-2)}
@@ -75,7 +75,10 @@ def run_search(trials: int, store: Store) -> None:
 
 
 def seconds_per_trial(run: Callable[[int], object], trials: int) -> float:
-    """Seconds per trial: the difference between a long and a short search, divided by the difference in trials."""
+    """Return the seconds per trial.
+
+    This is the time difference between a long and a short search, divided by the difference in trials.
+    """
     seconds_by_count = []
     for count in (FEW, trials):
         start = time.perf_counter()

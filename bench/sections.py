@@ -1,7 +1,7 @@
-"""Measure the sections of a long benchmark one after another, within a time limit.
+"""Measure the sections of a long benchmark in sequence, within a time limit.
 
 The result is written after every row, so an interrupted run keeps its rows. A section that fails adds a row with the
-error; the other sections continue.
+error, and the other sections continue.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bench.measuring import Row, markdown, write
 
 @dataclass(frozen=True)
 class Section:
-    """The rows of one subject, measured lazily."""
+    """The rows for one subject, measured lazily."""
 
     name: str
     rows: Callable[[], Iterator[Row]]
-    seconds: float = 0.0  # upper bound of its duration; it is left out if less time remains
+    seconds: float = 0.0  # upper bound on its duration; the section is skipped if less time remains
 
 
 @dataclass
 class Sitting:
-    """One run of several sections, at most `seconds` long if each section keeps to its duration."""
+    """One run of several sections. It takes at most `seconds` if each section keeps to its duration."""
 
     title: str
     setting: dict[str, str]
@@ -85,7 +85,7 @@ class Sitting:
 
 
 def first_line(error: BaseException) -> str:
-    """The type of the error and the first line of its message, without `|`."""
+    """Return the error type and the first line of its message, without `|`."""
     text = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {text}".rstrip(": ").replace("|", "/")[:200]
 
@@ -96,5 +96,5 @@ def release_gpu_memory() -> None:
         gc.collect()
         try:
             torch.cuda.empty_cache()
-        except RuntimeError:  # the device is unusable after some errors; the next section then fails with its own row
+        except RuntimeError:  # after some errors the device is unusable, and the next section fails with its own row
             return

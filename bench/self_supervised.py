@@ -1,12 +1,12 @@
-"""Speed of self-supervised training of encoders, compared with a naive implementation.
+"""Speed of self-supervised encoder training, compared with a naive implementation.
 
     python -m bench.self_supervised [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Both train the same network on the same images by VICReg in minibatches of the same size, with the published
-augmentation. The naive form draws the views of each image one after another with torchvision's transforms, as the
-workers of a DataLoader do, and trains with lightly's loss and LARS. Drawing views is also measured separately.
+Both train the same network on the same images with VICReg, in minibatches of the same size and with the published
+augmentation. The naive implementation draws the views image by image with torchvision's transforms, as DataLoader
+workers do, and trains with lightly's loss and LARS. Drawing views is also measured separately.
 
-On a CPU both use one thread; ratios compare median CPU times of the same run, followed by wall times.
+On a CPU, both use one thread, and ratios compare median CPU times from the same run, followed by wall times.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class Bench:
         return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.device)
 
     def train(self) -> None:
-        """Train one epoch."""
+        """Train for one epoch."""
         read_losses(self.training.take_steps(next(self.numbers) + 1), self.config.seed, 0)
 
     def views(self) -> None:
-        """Draw the views of one epoch."""
+        """Draw the views for one epoch."""
         number = next(self.numbers)
         order = self.training._order(number)
         minibatches = self.training.images.squares.minibatches(order)
@@ -131,7 +131,7 @@ class Bench:
 
 
 def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable[[Any], Tensor]]:
-    """Torchvision's transforms of the first and the second view."""
+    """Return torchvision transforms for the first and the second view."""
     from torchvision import transforms as t
 
     kernel = max(3, config.resolution // 10 | 1)
@@ -149,7 +149,7 @@ def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable
 
 
 def rows(tiny: bool, device: torch.device) -> Iterator[Row]:
-    """Images per second of training and of drawing views, for each size."""
+    """Measure images per second when training and when drawing views, for each size."""
     for size in TINY if tiny else FULL[device.type]:
         bench = Bench(size, device)
         image_count = size.images // size.batch * size.batch

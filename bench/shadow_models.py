@@ -1,9 +1,9 @@
-"""Processor time of a shadow model, including process start, compared with one process per model and a usual loop.
+"""Processor time per shadow model, including process start, compared with one process per model and a typical loop.
 
-Engram trains the models of a membership audit on halves of the records in one process, and evaluates all records with
-each model. The rival starts a process per model, which trains the same network on the same number of images and epochs
-with a DataLoader (bench/perceptron.py) and evaluates no records. Both use one thread. The benchmark measures the
-processor time of child processes, which other processes affect little.
+Engram trains the models of a membership audit on halves of the records in one process, and evaluates each model on all
+records. The rival starts one process per model, which trains the same network on as many images for as many epochs with
+a DataLoader (bench/perceptron.py) and evaluates no records. Both use one thread. The benchmark measures the processor
+time of child processes, which is little affected by other processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TINY_MODELS = 4
 
 
 def rows(tiny: bool) -> Iterator[Row]:
-    """Processor time per model, compared with either loop."""
+    """Measure processor time per model, compared with both loops."""
     if tiny:
         models = TINY_MODELS
         rivals = 1
@@ -54,7 +54,7 @@ def rows(tiny: bool) -> Iterator[Row]:
 
 
 def measure_process(*arguments: str) -> tuple[float, float]:
-    """The processor and wall seconds of this script with these arguments."""
+    """Run this script with these arguments and return its processor and wall seconds."""
 
     def spent() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,7 +68,7 @@ def measure_process(*arguments: str) -> tuple[float, float]:
 
 
 def train_shadows(models: int, records: int, epochs: int) -> None:
-    """Train the models of the audit and evaluate all records with each."""
+    """Train the audit's models and evaluate each of them on all records."""
     from tasks.audits.membership.config import Halves, Membership
     from tasks.audits.membership.trainings import answers, trainings
     from tasks.datasets.catalog import pin
@@ -91,7 +91,7 @@ def train_shadows(models: int, records: int, epochs: int) -> None:
 
 
 def train_rival(loop: str, records: int, epochs: int) -> None:
-    """Train one model with the rival loop, on half of the records."""
+    """Train one model with the rival loop on half of the records."""
     import torch
 
     from bench.perceptron import LOOPS

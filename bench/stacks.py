@@ -1,8 +1,8 @@
-"""Speed of training many classifiers together on a GPU, compared with a usual loop and with the device's limits.
+"""Speed of training many classifiers together on a GPU, compared with a typical loop and with the device's limits.
 
-The floor of a step of one model in a stack is the sum of two times: its matrix products at the device's fastest
-float32 product (8192 x 8192), and its memory traffic (see `traffic_of_a_step`) at the rate of a copy. The rival is the
-loop of `bench.perceptron` over tensors, with autograd and torch.optim.Adam at its defaults.
+The floor for one model's step in a stack is the sum of two times: its matrix products at the speed of the device's
+fastest float32 product (8192 x 8192), and its memory traffic (see `traffic_of_a_step`) at the speed of a copy. The
+rival is the loop of `bench.perceptron` over tensors, with autograd and torch.optim.Adam at its defaults.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tasks.worker import hardware
 from tasks.worker.hardware import full_float32
 
 STACKS = (64, 256, 128, 512, 1, 16, 4)  # in order of importance
-ENOUGH = 64  # smallest stack with goals
-# float32 numbers that a step reads or writes for each weight: 7 by Adam (weight, gradient and two moments read; weight
-# and two moments written), 2 to copy the gradient into the flat buffer, 2 reads of the weight by the products, and 1
-# write of its gradient.
+ENOUGH = 64  # smallest stack for which goals are set
+# float32 numbers that a step reads or writes per weight: 7 by Adam (weight, gradient and two moments read; weight and
+# two moments written), 2 to copy the gradient into the flat buffer, 2 reads of the weight by the products, and 1 write
+# of its gradient.
 PER_WEIGHT = 7 + 2 + 2 + 1
-PER_UNIT = 5  # of each unit and image: written and read forward, gradient written and read, read for weight gradients
+PER_UNIT = 5  # per unit and image: written and read forward, gradient written and read, read for weight gradients
 ROUNDS = 3
-REPEATS = 10  # of a copy or a product in one run
+REPEATS = 10  # copies or products in one timed run
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The device's limits: bytes per second of a copy, read and written, and operations per second of products."""
+    """The device's limits: bytes per second read and written by a copy, and operations per second of products."""
 
     copy: float
     float32: float
@@ -49,7 +49,7 @@ class Ceilings:
 
 @lru_cache
 def ceilings(device: torch.device, tiny: bool) -> Ceilings:
-    """Measure the device's limits, once in a run."""
+    """Measure the device's limits, once per run."""
     side, size = (256, 2**20) if tiny else (8192, 2**30)
     source = torch.empty(size, dtype=torch.uint8, device=device).random_()
     target = torch.empty_like(source)
@@ -75,7 +75,7 @@ def ceilings(device: torch.device, tiny: bool) -> Ceilings:
 
 
 def ceiling_rows(device: torch.device, tiny: bool) -> Iterator[Row]:
-    """The device's ceilings."""
+    """Yield one row per device limit."""
     limits = ceilings(device, tiny)
     yield Row("ceiling: copy on the device, bytes read and written", f"{limits.copy / 1e9:.0f} GB/s")
     for name, rate in (("float32", limits.float32), ("TF32", limits.tf32), ("bfloat16", limits.bfloat16)):
@@ -84,7 +84,7 @@ def ceiling_rows(device: torch.device, tiny: bool) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Floor:
-    """Seconds of a model's step in float32: matrix products, and the memory traffic of the engine's algorithm."""
+    """Minimum seconds of a model's step in float32: matrix products and the engine's memory traffic."""
 
     products: float
     traffic: float
@@ -103,7 +103,7 @@ def floor(data: Images, limits: Ceilings) -> Floor:
 
 
 def traffic_of_a_step(data: Images) -> int:
-    """Bytes that a step of mlp1 moves: for weights, and for each image its pixels twice and its units."""
+    """Return the bytes moved by a step of mlp1: for weights and, per image, its pixels twice and its units."""
     weights = Architecture("mlp1", data.shape, data.classes).weights
     shapes = [weight.shape for weight in weights.values()]
     count = sum(math.prod(shape) for shape in shapes)
@@ -113,7 +113,7 @@ def traffic_of_a_step(data: Images) -> int:
 
 
 def perceptron_rows(data: Images, device: torch.device, tiny: bool, stacks: Sequence[int] = STACKS) -> Iterator[Row]:
-    """Model-steps of mlp1 in stacks, captured and eager, measured in turn with the usual loop."""
+    """Measure model-steps of mlp1 in stacks, captured and eager, alternating with the typical loop."""
     workload = classifiers(data, device)
     lowest = floor(data, ceilings(device, tiny))
     few, count, rounds = first(data, 60 * BATCH), *((FEW_STEPS, 1) if tiny else (STEPS, ROUNDS))
@@ -148,8 +148,8 @@ def perceptron_rows(data: Images, device: torch.device, tiny: bool, stacks: Sequ
 
 
 def epoch_rows(data: Images, device: torch.device, models: int, tiny: bool) -> Iterator[Row]:
-    """The cost of epochs beyond their steps: drawing and copying the order, validation, waiting."""
-    # Many epochs, because the order of an epoch is drawn during the one before.
+    """Measure the cost of epochs beyond their steps: drawing and copying the order, validation, waiting."""
+    # Many epochs, because the order of an epoch is drawn during the previous one.
     workload = classifiers(data, device, epochs=1000)
     captured = device.type == "cuda"
     (stack,) = seated(workload, Strategy("stack", places=models, captured=captured))
@@ -175,7 +175,7 @@ def epoch_rows(data: Images, device: torch.device, models: int, tiny: bool) -> I
 def strategy_rows(
     network: str, data: Images, device: torch.device, max_models: int = MOST, batch: int = BATCH
 ) -> Iterator[Row]:
-    """Model-steps per second of every strategy, from the engine's own selection."""
+    """Return model-steps per second for every strategy, taken from the engine's own selection."""
     with hardware.exactly(device):
         workload = classifiers(data, device, network, batch=batch)
         need = memory.need(lambda models: rehearse(workload, models), device)
@@ -197,7 +197,7 @@ def strategy_rows(
 
 
 def memory_rows(data: Images, device: torch.device, models: int) -> Iterator[Row]:
-    """The memory of a stack: predicted from steps of one and of two models, and measured."""
+    """Compare the memory of a stack, as predicted from steps with one and two models, with the measured memory."""
     with hardware.exactly(device):
         workload = classifiers(data, device)
         need = memory.need(lambda count: rehearse(workload, count), device)

@@ -1,11 +1,11 @@
-"""Cost of a store in a folder: system calls per job, and the seconds of commands on many results.
+"""Cost of a store in a folder: system calls per job, and seconds per command on many results.
 
     python -m bench.stores [--results 100000] [--jobs 2000] [--against CHECKOUT] [--out bench/results/stores.md]
 
-strace counts the system calls of a run of no-op jobs in one process, minus those of a run with half the jobs. The
-commands are separate processes, with `--json`, on a finished run with `--results` results, created without syncing. The
-table has median processor seconds over rounds, which other processes affect little. With `--against`, the code of
-another checkout is measured in turn with this one.
+strace counts the system calls in a run of no-op jobs in one process, minus those in a run with half as many jobs. Each
+command is a separate process, with `--json`, on a finished run with `--results` results, created without syncing. The
+table gives median processor seconds over rounds, which are little affected by other processes. With `--against`, the
+code of another checkout is measured alternately with this one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.store import open_store
 from orchestrator.store.durability import names_in
 
 CALL = re.compile(r"\d+ +(\w+)\(")
-# Rows of the table of system calls, and the calls of each.
+# Rows in the table of system calls, and the calls that each row counts.
 KINDS = {
     "opened, closed": ("openat", "close"),
     "looked at": ("newfstatat", "stat", "lstat", "fstat", "statx", "lseek"),
@@ -47,13 +47,13 @@ ROUNDS = 3
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """An environment in which `python -m orchestrator` runs a checkout's code and the `toys` audit."""
+    """Return an environment in which `python -m orchestrator` runs a checkout's code and the `toys` audit."""
     paths = [str(checkout), str(checkout / TOYS.relative_to(ROOT))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def count_calls(jobs: int, folder: Path, checkout: Path) -> Counter[str]:
-    """The system calls of a run with this number of no-op jobs, by name."""
+    """Count the system calls of a run with this number of no-op jobs, by name."""
     trace = folder / f"{jobs}.trace"
     command = [shutil.which("strace") or "strace", "-f", "-o", str(trace), sys.executable, "-m", "orchestrator", "run"]
     command += ["toys", f"parts={jobs}", "--store", str(folder / str(jobs)), "--address", "none"]
@@ -75,7 +75,7 @@ def calls_per_job(jobs: int, folder: Path, checkout: Path) -> dict[str, float]:
 
 
 def fill_store(results: int, folder: Path) -> str:
-    """Fill a store with a finished run of this number of jobs, without syncing, and return the name of the run."""
+    """Fill a store with a finished run of this many jobs, without syncing. Returns the name of the run."""
     import toys
 
     real = os.fsync
@@ -88,7 +88,7 @@ def fill_store(results: int, folder: Path) -> str:
 
 
 def processor_seconds(words: Sequence[str], checkout: Path) -> float:
-    """The processor seconds, user and system, of a command with the code of this checkout."""
+    """Return the user and system processor seconds of a command run with the code in this checkout."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "orchestrator", *words, "--json"],
@@ -103,7 +103,7 @@ def processor_seconds(words: Sequence[str], checkout: Path) -> float:
 
 
 def time_commands(run: str, folder: Path, checkouts: Sequence[Path]) -> dict[str, list[float]]:
-    """The median seconds of each command, by checkout, after one start that records the plan of the run."""
+    """Return the median seconds of each command by checkout, after one start that records the plan of the run."""
     seconds: dict[str, list[list[float]]] = {command: [[] for _ in checkouts] for command in COMMANDS}
     processor_seconds(["resume", run, "--store", str(folder)], ROOT)
     for command, seconds_by_checkout in ROUNDS * [*seconds.items()]:

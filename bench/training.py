@@ -1,16 +1,16 @@
-"""All speed goals that this machine can measure, each with its rival and the ceiling of the same run.
+"""Measure all speed goals that this machine can measure, each against a rival and the ceiling from the same run.
 
     python -m bench.training [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
 
-On a CPU: training of mlp1 (bench/perceptron.py), of the autoencoder and estimates of log p (bench/generation.py),
-nearest neighbours (bench/neighbours.py), rho and its interval (bench/forgetting.py) and shadow models
-(bench/shadow_models.py); each module describes its rivals. `--gpu` adds the rows of a GPU first: the device's limits,
-stacks of models, eager and as captured CUDA graphs, an entire audit, agreement of the training strategies, and memory
-(bench/stacks.py, bench/audit.py, bench/agreement.py). These fit into ten minutes: sections run in order of importance,
-a section without enough remaining time is left out with a note, and `--out` is written after every row. `--gpu --device
-cpu --tiny` tests the code of the GPU's rows without a GPU; its times have no meaning.
+On a CPU, it measures training of mlp1 (bench/perceptron.py), training of the autoencoder and estimates of log p
+(bench/generation.py), nearest neighbours (bench/neighbours.py), rho and its interval (bench/forgetting.py), and shadow
+models (bench/shadow_models.py). Each module describes its rivals. `--gpu` first adds GPU measurements: the device's
+limits, stacks of models, both eager and as captured CUDA graphs, an entire audit, agreement of the training strategies,
+and memory (bench/stacks.py, bench/audit.py, bench/agreement.py). These fit into ten minutes: sections run in order of
+importance, a section without enough remaining time is skipped with a note, and `--out` is written after every row.
+`--gpu --device cpu --tiny` tests the code for GPU measurements without a GPU; its times are meaningless.
 
-If ENGRAM_DATA has no MNIST, random images of the same shape replace MNIST; the speed is the same.
+If ENGRAM_DATA has no MNIST, random images of the same shape are used; the speed is the same.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from measurement.images import images
 from measurement.report import measurement_facts
 from tasks.datasets.images import Images
 
-VISIT = 540.0  # seconds: ten minutes without start and end
+VISIT = 540.0  # seconds: ten minutes minus the time to start and end
 CPU = torch.device("cpu")
 
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
-    """The sections of a CPU, with durations on two busy cores."""
+    """Return the CPU sections. Durations are for two busy cores."""
     if tiny:
         rounds = 1
         wall_rounds = 1
@@ -61,7 +61,7 @@ def cpu_sections(data: Images, tiny: bool) -> list[Section]:
 
 
 def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section]:
-    """The sections of a GPU, in order of importance, with generous durations for a large NVIDIA GPU."""
+    """Return the GPU sections in order of importance, with generous durations for a large NVIDIA GPU."""
     part = first(data, 4 * BATCH if tiny else 100 * BATCH)
     if tiny:
         sizes = (2, 1)
@@ -76,7 +76,7 @@ def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section
     races = [
         Section(f"{name} raced", partial(race, name, data, device, tiny), seconds)
         for name, seconds in (("cnn1", 60), ("cnn2", 60), ("resnet18", 90))
-        if not (tiny and name == "resnet18")  # takes a fifth of the time and tests no further code
+        if not (tiny and name == "resnet18")  # takes a fifth of the time and tests no additional code
     ]
     return [
         Section("ceilings", partial(stacks.ceiling_rows, device, tiny), 10),
@@ -94,7 +94,10 @@ def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section
 
 
 def race(name: str, data: Images, device: torch.device, tiny: bool) -> Iterator[Row]:
-    """Strategies on few images, since their number does not affect a step; `tiny` uses corners of the images."""
+    """Compare strategies on few images, since their number does not affect a step.
+
+    `tiny` uses corners of the images.
+    """
     few = first(data, 4 * BATCH)
     if tiny:
         return stacks.strategy_rows(name, corner(few, 16), device, 2, 2)
@@ -102,7 +105,7 @@ def race(name: str, data: Images, device: torch.device, tiny: bool) -> Iterator[
 
 
 def nearest(device: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]:
-    """The rows of every size: seconds on a GPU, comparisons with rivals on a CPU."""
+    """Measure every size: seconds on a GPU, comparisons with rivals on a CPU."""
     rounds = 3 if gpu else 5
     if tiny:
         rounds = 1

@@ -1,1 +1,1 @@
-"""Reads the store and draws."""
+"""Reads results from the store and draws pages and figures."""

@@ -1,7 +1,7 @@
 """The certificate: the first page of a report, for readers without a machine-learning background.
 
-The first page has the question, the answer, its meaning, its reliability and limits, next steps and digests. The rule
-and the controls follow on the second page.
+The first page states the question, the answer, its meaning, its reliability and limits, next steps and digests. The
+second page gives the decision rule and the controls.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.looks import INTERVAL
 from tasks.contract.verdict import Meaning
 
-MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
-TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
+MOST_SEPARATE = 3  # findings that get their own paragraph; more than this are shown as a table
+TONES = ("accused", "open", "cleared")  # priority when a sheet cannot show all findings
 FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
 INTERVAL_NOTE = f"A {INTERVAL} {INTERVAL_MEANING}."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
-CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
+CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # boundary between two cases of a rule
 MASKED = (
     "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
     "write a page that shows it."
@@ -41,7 +41,7 @@ MASKED = (
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding with its badge, its drawn number line and the legend of the line."""
+    """A finding, a badge for its answer, a rendered number line and the legend entries of that line."""
 
     finding: Finding
     badge: Markup
@@ -51,7 +51,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class AuditedRow:
-    """A row of the table of audited items, as text."""
+    """One row in the table of audited items, with all values as text."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class AuditedRow:
 
 
 def findings(run: Run) -> list[ShownFinding]:
-    """The certificate's findings; empty if the run has no answer."""
+    """Return the findings on the certificate. Returns an empty list if the run has no answer."""
     if run.certificate is None:
         return []
     result = []
@@ -71,7 +71,7 @@ def findings(run: Run) -> list[ShownFinding]:
 
 
 def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
-    """The audited items, and the summary of each run by the run's name."""
+    """Return the audited items, and each run's summary table keyed by run name."""
     items = []
     for item in page_seal.audited_items(run.journal, run.store):
         items.append(_item_row(item))
@@ -83,7 +83,7 @@ def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
 
 
 def select_audited_rows(run: Run, is_selected: Callable[[ResultTable], bool]) -> list[AuditedRow]:
-    """The audited items, and the result tables for which `is_selected` is true."""
+    """Return the audited items followed by the result tables for which `is_selected` returns true."""
     rows = []
     for item in page_seal.audited_items(run.journal, run.store):
         rows.append(_item_row(item))
@@ -94,14 +94,14 @@ def select_audited_rows(run: Run, is_selected: Callable[[ResultTable], bool]) ->
 
 
 def present_finding(finding: Finding, sign: Markup) -> ShownFinding:
-    """Draw the number line of a finding and add the badge of its answer."""
+    """Draw a finding's number line and add the badge for its answer."""
     if finding.line is None:
         return ShownFinding(finding, sign, Markup(""), ())
     return ShownFinding(finding, sign, number_line(finding.line), tuple(legend_entries(finding.line)))
 
 
 def _item_row(item: AuditedItem) -> AuditedRow:
-    if item.embedded:  # the date of the file is the date of the installation
+    if item.embedded:  # the file's date is only the installation date
         return AuditedRow(item.what, item.name, item.digest, "embedded in the program", "")
     if item.size is None:
         size = ""
@@ -124,7 +124,7 @@ def _table_row(table: ResultTable, of_sweep: bool) -> AuditedRow:
 
 
 def _day(stamp: str | None) -> str:
-    """The day of a time stamp; empty if it is missing or invalid."""
+    """Return the date part of a timestamp. Returns an empty string if the timestamp is missing or invalid."""
     try:
         if not stamp:
             return ""
@@ -134,9 +134,9 @@ def _day(stamp: str | None) -> str:
 
 
 def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
-    """The template's variables, limited to the findings and items that fit on one sheet; the rest is counted.
+    """Return the template variables, limited to the findings and items that fit on one sheet.
 
-    `notice_count` is the number of notices above the certificate.
+    The remaining ones are counted instead. `notice_count` is the number of notices above the certificate.
     """
     texts = _certificate_texts(run)
     every = []
@@ -184,7 +184,7 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
 
 
 def _certificate_texts(run: Run) -> dict[str, list[str]]:
-    """The texts of the certificate by name; the texts of a sweep's cells without repetition."""
+    """Return the certificate texts by name. In a sweep, texts shared by several cells appear once."""
     answered = [(cell, cell.certificate) for cell in run.cells or (run,) if cell.certificate is not None]
     certificates = [certificate for _, certificate in answered]
     questions = _distinct_texts(certificate.asked for certificate in certificates)
@@ -211,19 +211,22 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
 
 
 def define_answer(answer: str, meaning: Meaning) -> str:
-    """`Memorised: the audit found that ...`, and its implication; empty if the audit does not define the answer."""
+    """Return the definition of an answer and its implication, such as `Memorised: the audit found that ...`.
+
+    Returns an empty string if the audit does not define the answer.
+    """
     if not meaning.words:
         return ""
     return f"{answer[0].upper()}{answer[1:]}: {meaning.words}. {meaning.implication}".strip()
 
 
 def split_rule(rule: str) -> list[str]:
-    """The cases of a rule: the sentences that begin with an answer."""
+    """Split a rule into its cases. Each case starts with a sentence that names an answer."""
     return CASE_BREAK.split(rule)
 
 
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
-    """The error rates of the certificates, and the place of their rule if they state one."""
+    """Return the error rates stated by the certificates, with a pointer to the rule if they state one."""
     rates = _distinct_texts(certificate.error for certificate in certificates)
     if any(INTERVAL in text for text in _texts(certificates)):
         rates.append(INTERVAL_NOTE)
@@ -233,7 +236,7 @@ def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
 
 
 def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
-    """Yield every question, sentence and target of these certificates."""
+    """Yield every question, sentence and target in these certificates."""
     for certificate in certificates:
         yield certificate.asked
         for finding in certificate.findings:
@@ -241,7 +244,10 @@ def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
 
 
 def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remaining_height: float) -> Sequence[int]:
-    """The indices of the findings that fit into a table of this height; accusing ones first, then open ones."""
+    """Return the indices of the findings that fit into a table of this height.
+
+    Findings that accuse the model take priority, followed by open ones.
+    """
     summary_height = 0
     if run.cells:
         summary_height = sheet.ROW
@@ -253,7 +259,7 @@ def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remai
 
 
 def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]:
-    """The height of each finding as a row of a table."""
+    """Return the height that each finding takes as a table row."""
     columns = 0
     if run.cells:
         columns = len(configuration.distinguishing_fields(run))
@@ -269,7 +275,10 @@ def _tone(run: Run, finding: ShownFinding) -> str:
 
 
 def _describe_left_out(left_out: Sequence[ShownFinding], is_sweep: bool) -> str:
-    """`18 more cells: 15 not detected, 3 undecided`; empty if all findings are shown."""
+    """Summarise the omitted findings, such as `18 more cells: 15 not detected, 3 undecided`.
+
+    Returns an empty string if all findings are shown.
+    """
     if not left_out:
         return ""
     counts = Counter(finding.finding.answer for finding in left_out)
@@ -278,7 +287,7 @@ def _describe_left_out(left_out: Sequence[ShownFinding], is_sweep: bool) -> str:
 
 
 def _common_sentences(texts: Sequence[str]) -> str:
-    """The sentences that occur in all texts, in the order of the first text."""
+    """Return the sentences that occur in every text, in the order of the first text."""
     sentences = [text.removesuffix(".").split(". ") for text in texts]
     common = []
     for sentence in sentences[0]:
@@ -288,6 +297,6 @@ def _common_sentences(texts: Sequence[str]) -> str:
 
 
 def _distinct_texts(texts: Iterable[str]) -> list[str]:
-    """The distinct texts in their order, without empty texts and code marks."""
+    """Return the distinct non-empty texts in their original order, with backticks removed."""
     distinct = dict.fromkeys(text.replace("`", "") for text in texts)
     return [text for text in distinct if text]

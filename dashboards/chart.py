@@ -1,7 +1,8 @@
-"""Charts: panels of layers on two axes, with legend, caption and alternative text; declared first, then drawn once.
+"""Charts: panels with layers on two axes, plus legend, caption and alternative text.
 
-A layer is a function that draws on axes: a line, a band, bars, a histogram, or a drawing for one figure. A panel
-draws its layers in order and then sets its axes. Boxes are in inches from the lower left corner of the figure.
+A chart is declared first and drawn once. A layer is a function that draws on axes: a line, a band, bars, a histogram,
+or a drawing for one figure. A panel draws its layers in order and then sets its axes. Boxes are in inches from the
+lower left corner of the figure.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Layer = Callable[["Axes"], object]
-Look = Mapping[str, Any]  # matplotlib's properties of a line
-Listing = tuple[float, Sequence[tuple[str, legend.Series, str]], str]  # inches, entries and their heading
-MARKED = 15  # points of a curve up to which each has a mark
+Look = Mapping[str, Any]  # line properties, as in matplotlib
+# Height in inches, entries, and the heading above the values.
+Listing = tuple[float, Sequence[tuple[str, legend.Series, str]], str]
+MARKED = 15  # longest curve, in points, on which every point gets a marker
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a page; `name` is also the stem of its file.
+    """One figure on a page. `name` is also the stem of its file name.
 
     `svg` is a complete `<svg>` element in the colours of `dashboards.drawing`, which a page may replace. `alt`
-    describes the figure as text with its main numbers; `caption` explains how to read it: n, units, null value.
+    describes the figure and states the main numbers; `caption` explains how to read it: sample size, units, null value.
     """
 
     name: str
@@ -45,10 +47,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a panel: its label, its ends, and its ticks.
+    """One axis of a panel: label, limits and ticks.
 
-    There are at most `max_ticks` round ticks (None: matplotlib's default), integers if `integer_ticks`; or the
-    labelled ticks of `ticks`. A logarithmic x axis needs, in `log`, the values that it must contain.
+    Without `ticks`, the axis has at most `max_ticks` round ticks (None: matplotlib's default), restricted to integers
+    if `integer_ticks` is set. `ticks` gives explicit positions and labels instead. For a logarithmic x axis, `log`
+    lists the values that the axis must contain.
     """
 
     label: str = ""
@@ -56,14 +59,14 @@ class Axis:
     max_ticks: int | None = 5
     integer_ticks: bool = False
     ticks: tuple[ArrayLike, Sequence[str]] | None = None
-    has_grid: bool = True  # of an axis across
+    has_grid: bool = True  # applies to x axes only
     has_tick_labels: bool = True
     log: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Layers, drawn in order on their axes. `finish` sets properties that `Axis` does not cover."""
+    """Layers drawn in order on one pair of axes. `finish` sets properties that `Axis` does not cover."""
 
     box: Box
     layers: Sequence[Layer]
@@ -100,7 +103,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Facet:
-    """One of several stacked panels; `x` is its own x axis, None if all panels share one."""
+    """One panel in a vertical stack. `x` is its own x axis, or None if all panels share one."""
 
     layers: Sequence[Layer]
     title: str = ""
@@ -117,10 +120,10 @@ def facet_panels(
     foot: float = 0.5,
     margins: tuple[float, float] = (layout.LEFT, layout.RIGHT),
 ) -> list[Panel]:
-    """Stacked panels, the first one at the top; a shared axis `x` is labelled only below the lowest panel.
+    """Stack panels vertically, starting at the top. A shared axis `x` is labelled only below the lowest panel.
 
-    Each panel takes `height` inches, of which `gap` are free, and `foot` inches are below the lowest panel.
-    The margins are the inches to the left and to the right of all panels.
+    Each panel takes `height` inches, including a gap of `gap` inches. `foot` inches remain below the lowest panel. The
+    margins are the inches to the left and right of all panels.
     """
     panels = []
     for index, (facet, box) in enumerate(
@@ -135,7 +138,10 @@ def facet_panels(
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels in a figure of `height` inches, below their legend; `listing` is a legend with values below the panels."""
+    """A figure of `height` inches: a legend above the panels, and optionally a `listing` below them.
+
+    The listing is a legend with a value next to each entry.
+    """
 
     name: str
     title: str
@@ -146,7 +152,8 @@ class Chart:
     legend: Sequence[Artist] = ()
     columns: int = 2
     listing: Listing | None = None
-    notes: Sequence[tuple[float, float, str, Look]] = ()  # texts at shares of width and height
+    # X, y, text and style; x and y are fractions of the width and height.
+    notes: Sequence[tuple[float, float, str, Look]] = ()
 
     def figure(self) -> Figure:
         """Draw the chart."""
@@ -164,7 +171,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Curve:
-    """Estimates and intervals at ascending positions; NaN if missing. All arrays have shape (places,)."""
+    """Estimates and intervals at ascending positions. All arrays have shape (places,); missing values are NaN."""
 
     places: NDArray[Any]
     value: Array
@@ -173,23 +180,25 @@ class Curve:
     n: int = field(default=0, kw_only=True)  # sample size; 0 if unknown
 
     def describe(self, index: int = -1) -> str:
-        """The estimate at one position and its interval, as text."""
+        """Format the estimate and interval at one position."""
         ends = drawing.format_interval(float(self.low[index]), float(self.high[index]))
         return f"{drawing.format_number(float(self.value[index]))}{ends}"
 
     @property
     def has_interval(self) -> NDArray[np.bool_]:
-        """Whether each position has an interval."""
+        """Mask of the positions that have an interval."""
         return ~np.isnan(self.low) & ~np.isnan(self.high)
 
 
 def curve(
     estimates: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED
 ) -> Layer:
-    """The estimates as a line over the band of their intervals; a single estimate over a bar."""
+    """Draw the estimates as a line over a band of their intervals. A single estimate gets an error bar instead."""
     colour, marker, dash = series
     has_interval = estimates.has_interval
-    size = 4.5 if len(estimates.places) <= marked else 0
+    size = 0.0
+    if len(estimates.places) <= marked:
+        size = 4.5
     ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:
@@ -205,12 +214,12 @@ def curve(
 
 
 def line(x: ArrayLike, y: ArrayLike, colour: str, **look: Any) -> Layer:
-    """A line, marks or both, with matplotlib's properties of a line."""
+    """Draw a line, markers or both. Extra arguments are matplotlib line properties."""
     return lambda axes: axes.plot(x, y, color=drawing.light(colour), **look)
 
 
 def marks(x: ArrayLike, y: ArrayLike, colour: str, marker: str, size: float, **look: Any) -> Layer:
-    """Marks without a line."""
+    """Draw markers without a line."""
     return line(x, y, colour, **{"marker": marker, "markersize": size, "linestyle": "none"} | look)
 
 
@@ -223,7 +232,7 @@ def intervals(
     level: bool = False,
     **look: Any,
 ) -> Layer:
-    """A bar from low to high at each place, upright or `level`, as one path."""
+    """Draw a bar from low to high at each position, vertical or (with `level`) horizontal, as a single path."""
     x, y = drawing.segment_path(places, low, high)
     return line(*((y, x) if level else (x, y)), colour, linewidth=width, solid_capstyle="butt", **look)
 
@@ -231,7 +240,7 @@ def intervals(
 def estimate_marks(
     places: ArrayLike, rows: Sequence[Row], colour: str, width: float = 1.8, level: bool = False, **look: Any
 ) -> Layer:
-    """Estimates and intervals of summary rows at these positions; with `level`, at these heights."""
+    """Draw the estimates and intervals of summary rows at these x positions, or with `level` at these y positions."""
     positions = np.asarray(places, np.float64)
     value = np.array([row["estimate"] for row in rows], np.float64)
     low = np.array([row["low"] for row in rows], np.float64)
@@ -247,22 +256,22 @@ def estimate_marks(
 
 
 def area(x: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, **look: Any) -> Layer:
-    """The area between two lines, without an edge."""
+    """Fill the area between two lines, without an edge."""
     return lambda axes: axes.fill_between(x, low, high, color=drawing.light(colour), linewidth=0, **look)
 
 
 def level(y: float, look: Look = drawing.NULL) -> Layer:
-    """A horizontal line across the panel; by default in the style of the null value."""
+    """Draw a horizontal line across the panel, by default in the null-value style."""
     return lambda axes: axes.axhline(y, **look)
 
 
 def upright(x: float, look: Look = drawing.NULL) -> Layer:
-    """A vertical line across the panel; by default in the style of the null value."""
+    """Draw a vertical line across the panel, by default in the null-value style."""
     return lambda axes: axes.axvline(x, **look)
 
 
 def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
-    """A background band between two values of the x axis, or with `across` of the y axis."""
+    """Shade a background band between two x values, or with `across` between two y values."""
     look: Look = {"color": drawing.light(colour), "linewidth": 0, "zorder": 0}
     return lambda axes: (axes.axhspan if across else axes.axvspan)(low, high, **look)
 
@@ -270,13 +279,13 @@ def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
 def annotation(
     words: str, point: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
 ) -> Layer:
-    """Text at a point of one of matplotlib's coordinate systems, shifted by `offset` typographic points."""
+    """Place text at a point in one of matplotlib's coordinate systems, shifted by `offset` typographic points."""
     defaults: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
     return lambda axes: axes.annotate(words, point, offset, **defaults | look)
 
 
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
-    """Counts in bins: filled with the band of the colour, below a line of the colour itself."""
+    """Draw binned counts, filled with the colour's band shade and outlined in the colour itself."""
 
     def draw(axes: Axes) -> None:
         axes.stairs(counts, edges, fill=True, color=drawing.light(f"{colour}-band"))
@@ -286,14 +295,14 @@ def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1
 
 
 def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
-    """The empirical distribution of sorted values as a path in steps, from one end of an axis to the other."""
+    """Return the empirical distribution of sorted values as a step path from one end of the axis to the other."""
     shares = np.arange(1, len(values) + 1) / len(values)
     x = np.concatenate([[low], values.repeat(2), [high]])
     return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
 
 
 def row_panel(rows: Rows, layers: Sequence[Layer], x_axis: Axis, margin: float = 0.6) -> Panel:
-    """A panel with a row for each name, and a margin, in rows, beyond the outermost rows."""
+    """Return a panel with one named row per entry. `margin`, in rows, is added beyond the outermost rows."""
     return Panel(
         rows.box,
         layers,
@@ -304,5 +313,5 @@ def row_panel(rows: Rows, layers: Sequence[Layer], x_axis: Axis, margin: float =
 
 
 def row_names(y: ArrayLike, names: Sequence[str]) -> Layer:
-    """The names of rows as tick labels at these heights."""
+    """Label these heights with the row names."""
     return lambda axes: axes.set_yticks(y, names, color=drawing.light("ink"))

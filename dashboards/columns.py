@@ -1,4 +1,7 @@
-"""A table's columns as numpy arrays. (pyarrow's own `to_numpy` and filters load pandas: half a second.)"""
+"""Reads table columns as NumPy arrays.
+
+(pyarrow's own `to_numpy` and filters import pandas, which takes half a second.)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ R = TypeVar("R")
 
 
 def numbers(table: pa.Table, name: str, infinite: bool = False) -> NDArray[np.float64]:
-    """A numeric column, NaN for nulls and, unless `infinite`, infinities; empty if the table has no such column."""
+    """Read a numeric column. Nulls become NaN, and so do infinities unless `infinite` is set.
+
+    Returns an empty array if the table has no such column.
+    """
     if name not in table.column_names:
         return np.empty(0)
     values, is_valid = _parts(table[name], pa.float64())
@@ -25,34 +31,34 @@ def numbers(table: pa.Table, name: str, infinite: bool = False) -> NDArray[np.fl
 
 
 def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """A column of integers or booleans without rounding, with 0 for nulls."""
+    """Read an integer or boolean column without rounding. Nulls become 0."""
     values, is_valid = _parts(table[name], pa.int64())
     return np.where(is_valid, values, 0)
 
 
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
-    """A column of strings, with empty strings for nulls."""
+    """Read a string column. Nulls become empty strings."""
     return np.array([text or "" for text in table[name].to_pylist()], np.str_)
 
 
 def groups(table: pa.Table, *names: str) -> dict[tuple[Any, ...], pa.Table]:
-    """The rows of each combination of values of these columns, in the order in which the combinations first occur."""
+    """Group the rows by the values in these columns. Groups are in order of first occurrence."""
     keys = list(zip(*(table[name].to_pylist() for name in names), strict=True))
     rows_of = group_by(range(table.num_rows), keys.__getitem__)
     return {key: table.take(pa.array(rows)) for key, rows in rows_of.items()}
 
 
 def nothing() -> None:
-    """Return None, for a table from which no figure can be drawn."""
+    """Return None. Default for functions that return a figure."""
     return None
 
 
 def with_columns(
     names: Iterable[str], empty: Callable[[], Any] = nothing, filled: str | None = None
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
-    """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
+    """Decorate a function of a table so that it returns `empty()` if a column is missing or the table has no rows.
 
-    With `filled`, the function also returns `empty()` if that column contains a null.
+    With `filled`, it also returns `empty()` if that column contains a null.
     """
     required = frozenset(names)
 
@@ -71,12 +77,12 @@ def with_columns(
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The values of a column converted to this type, and a mask of valid values."""
+    """Convert the column to this type. Returns the values and a mask of the valid ones."""
     dtype = np.dtype(str(kind).replace("double", "float64"))
     values = [np.empty(0, dtype)]
     masks = [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:
-        nothing = chunk.null_count == len(chunk)  # then Arrow need not keep any values
+        nothing = chunk.null_count == len(chunk)  # Arrow may then not store any values
         if nothing:
             chunk_values = np.zeros(len(chunk), dtype)
         else:

@@ -1,4 +1,4 @@
-"""The page that compares two runs, as one file."""
+"""The page that compares two runs, written as one file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.store import Store, stored_keys
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
-    """Write the page of two runs into this file.
+    """Write the comparison page for two runs to this file.
 
     Raises SpecError for a sweep, and OSError if the file cannot be written.
     """
@@ -45,7 +45,7 @@ def _provenance(run: Run) -> Provenance:
 
 
 def _environment_differences(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
-    """Differences between the environments of the results or, without results, of the runs."""
+    """Yield the environment differences between the results, or between the runs if there are no results."""
     if not (a.ways and b.ways):
         yield from comparison.environment
         return
@@ -57,7 +57,7 @@ def _environment_differences(comparison: Comparison, a: Provenance, b: Provenanc
 
 
 def _values(run_provenance: Provenance) -> Mapping[str, str]:
-    """The value of each field, or all its values if results were computed in several ways."""
+    """Return the value of each field. Several values are joined if results were computed in different environments."""
     fields: dict[str, dict[str, None]] = {}
     for way in run_provenance.ways:
         for name, value in way.fields.items():
@@ -66,6 +66,6 @@ def _values(run_provenance: Provenance) -> Mapping[str, str]:
 
 
 def _difference(pair: Pair) -> float | None:
-    """The second estimate minus the first; None if either is missing."""
+    """Return the second estimate minus the first. Returns None if either is missing."""
     estimates = [None if row is None else row["estimate"] for row in (pair.a, pair.b)]
     return None if estimates[0] is None or estimates[1] is None else estimates[1] - estimates[0]

@@ -1,4 +1,4 @@
-"""The request of a run: settings compared with published ones, data sets, and the command that repeats the run."""
+"""A run's settings compared with published ones, its data sets, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -15,39 +15,42 @@ from orchestrator.spec import audits, resolve
 from orchestrator.spec.config_parts import flatten, plain
 from orchestrator.spec.fields import text
 
-PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its content
+PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # data set name and digest of its content
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of the config.
+    """One configuration field.
 
-    `published` is the paper's value, None if the values include it. `preset` are the preset's values (without a preset,
-    the published value); empty if they include all values.
+    `published` is the value in the paper, or None if `values` includes it. `preset` holds the values from the preset
+    (without a preset, the published value). It is empty if it includes all of `values`.
     """
 
     name: str
-    values: tuple[str, ...]  # several in a sweep
+    values: tuple[str, ...]  # more than one in a sweep
     published: str | None
     varied: bool
     preset: tuple[str, ...] = ()
 
     @property
     def is_own(self) -> bool:
-        """Whether the user set this field, rather than the preset."""
+        """Whether the user, rather than the preset, set this field."""
         return bool(self.preset) or self.varied
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set by its name and the digest of its content."""
+    """A data set, identified by name and content digest."""
 
     name: str
     digest: str
 
 
 def settings(run: Run) -> list[Setting]:
-    """Every field of the run's config by its dotted name; for a sweep, with the values of all cells."""
+    """Return every configuration field of the run by its dotted name.
+
+    For a sweep, collect the values over all cells.
+    """
     runs = run.cells or (run,)
     configs = [_fields(of_run) for of_run in runs]
     published = _published_fields(run)
@@ -67,17 +70,17 @@ def settings(run: Run) -> list[Setting]:
 
 
 def varied_fields(run: Run) -> list[str]:
-    """The fields in which the cells of a sweep differ."""
+    """Return the fields in which a sweep's cells differ."""
     return list(dict.fromkeys(name for cell in run.cells for name in cell.about.get("setting") or {}))
 
 
 def distinguishing_fields(run: Run) -> list[str]:
-    """The smallest set of varied fields that distinguishes the cells of a sweep."""
+    """Return the smallest set of varied fields that distinguishes a sweep's cells."""
     return resolve.distinguishing_fields([cell.about.get("setting") or {} for cell in run.cells])
 
 
 def data_sets(run: Run) -> list[Data]:
-    """The distinct data sets of the run."""
+    """Return the distinct data sets used by the run."""
     texts = []
     for of_run in run.cells or (run,):
         for _, value in flatten(of_run.about["config"]):
@@ -87,7 +90,10 @@ def data_sets(run: Run) -> list[Data]:
 
 
 def command(run: Run) -> str | None:
-    """The command that repeats the run, as the user typed it; None for runs from before commands were recorded."""
+    """Return the command that repeats the run, as the user typed it.
+
+    Returns None for runs that are older than command recording.
+    """
     request = run.about.get("asked")
     if request is None:
         return None
@@ -102,7 +108,10 @@ def command(run: Run) -> str | None:
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
-    """The paragraphs of the audit module's documentation, and whether each is preformatted."""
+    """Return the paragraphs of the audit module's documentation.
+
+    Each has a flag that is true if the paragraph is preformatted.
+    """
     registered = audits.find_installed(run.audit)
     if registered is None:
         words = ""
@@ -124,7 +133,7 @@ def _fields(run: Run) -> Mapping[str, Any]:
 
 
 def _published_fields(run: Run) -> Mapping[str, Any] | None:
-    """The audit's defaults, which are the published setting; None if it has none."""
+    """Return the audit's defaults, which are the published settings. Returns None if it has none."""
     try:
         return dict(flatten(_strip_digests(plain(audits.find(run.audit).audit.config()))))
     except (EngramError, TypeError, ValueError):
@@ -132,7 +141,10 @@ def _published_fields(run: Run) -> Mapping[str, Any] | None:
 
 
 def _preset_fields(run: Run) -> list[Mapping[str, Any]] | None:
-    """The configs of the run's preset; None if it has none, or the preset no longer exists."""
+    """Return the configurations in the run's preset.
+
+    Returns None if it used no preset or the preset no longer exists.
+    """
     preset = run.status.preset
     try:
         audit = audits.find(run.audit).audit
@@ -144,14 +156,14 @@ def _preset_fields(run: Run) -> list[Mapping[str, Any]] | None:
 
 
 def _nearest(published: Mapping[str, Any], name: str) -> Any:
-    """The published value of a field, or of the nearest enclosing field that the published setting has."""
+    """Return the published value of a field. If there is none, use the nearest enclosing field that has one."""
     while name not in published and "." in name:
         name = name.rpartition(".")[0]
     return published.get(name)
 
 
 def _strip_digests(value: Any) -> Any:
-    """The config; data sets are named without digests."""
+    """Return the configuration with digests removed from data set names."""
     if isinstance(value, Mapping):
         return {name: _strip_digests(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -165,5 +177,5 @@ def _strip_digests(value: Any) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """Format a value for a table; empty text in quotes, so that it does not look missing."""
+    """Format a value for a table. Empty text is quoted so that it does not look missing."""
     return text(value) or '""'

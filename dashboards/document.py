@@ -1,4 +1,4 @@
-"""Pages as files: rendered from a template with all values escaped, sealed, and written atomically."""
+"""Page files: rendered from a template with all values escaped, sealed, and written atomically."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
-PLACEHOLDER = "<!--seal-->"  # in a template; other texts are escaped and cannot contain it
+PLACEHOLDER = "<!--seal-->"  # appears only in templates, because all other text is escaped
 LISTED = 'id="audited"'  # marks a page whose certificate lists the audited items
 
 
 def render(template: str, **context: Any) -> str:
-    """The rendered template. Values are escaped unless they are markup."""
+    """Render the template. Values are escaped unless they are markup."""
     version = versions().get("engram-audit", "of no known version")
     return make_environment(TEMPLATES).get_template(template).render(version=version, **context)
 
 
-@cache  # keeps compiled templates: compiling takes longer than rendering
+@cache  # keeps compiled templates, because compiling takes longer than rendering
 def make_environment(templates: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(templates),
@@ -70,13 +70,13 @@ def make_environment(templates: Path) -> Environment:
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file atomically; raises OSError if it cannot be written."""
+    """Write the file atomically. Raises OSError if it cannot be written."""
     with atomic_write.put_in_place(path) as draft:
         draft.write_text(encodable(text), encoding="utf-8")
 
 
 def inline(figure: Figure) -> Markup:
-    """The figure's `<svg>` element, for pages that declare `colours()`."""
+    """Return the figure's `<svg>` element for a page that declares `colours()`."""
     svg = figure.svg
     for name, (light, _) in PALETTE.items():
         svg = svg.replace(light, f"var(--{name})")
@@ -85,12 +85,12 @@ def inline(figure: Figure) -> Markup:
 
 
 def colours(dark: bool) -> Markup:
-    """The palette as CSS declarations."""
+    """Return the palette as CSS declarations."""
     return Markup("".join(f"--{name}:{colour[dark]};" for name, colour in PALETTE.items()))
 
 
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
-    """Replace `PLACEHOLDER` by the seal of a page that shows `runs` and will be named `file`."""
+    """Replace `PLACEHOLDER` with the seal for a page that shows `runs` and will be named `file`."""
     items = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
     tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1

@@ -1,6 +1,6 @@
-"""Drawing: matplotlib's figures in a palette of named colours, as SVG that a page can hold and recolour, or as PNG.
+"""Matplotlib figures in a named palette, rendered as PNG or as SVG that a page can embed and recolour.
 
-Matplotlib is imported inside functions, so that importing a dashboard does not wait for it.
+Matplotlib is imported inside functions so that importing a dashboard stays fast.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Name -> its colour on light and on dark paper. Each light colour occurs once: a page can turn it into `var(--name)`.
-# Blue, vermilion, green, purple and ochre stay apart for colour-blind eyes and in grey; marks differ in shape too.
+# Maps each name to its colour on light and on dark paper. Each light colour is unique, so a page can replace it with
+# `var(--name)`. Blue, vermilion, green, purple and ochre remain distinguishable with colour blindness and in grey;
+# marker shapes differ too.
 PALETTE: Mapping[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14181d"),
     "ink": ("#1c2127", "#e6e9ec"),
@@ -43,7 +44,7 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "canary-thread": ("#e2b193", "#8a5330"),
     "twin-thread": ("#9fc1e3", "#315d88"),
 }
-# Lines of one drawing differ in colour, mark and dash; any one of the three distinguishes them.
+# Series in one figure differ in colour, marker and dash. Any one of the three is enough to distinguish them.
 SERIES: Sequence[tuple[str, str, Any]] = (
     ("accent", "o", "-"),
     ("violet", "^", (0, (4, 2))),
@@ -54,27 +55,27 @@ SERIES: Sequence[tuple[str, str, Any]] = (
     ("ink", "X", (0, (2, 1, 2, 4))),
     ("muted", "p", (0, (5, 1, 1, 1, 1, 1))),
 )
-# Style of the line at the null value, which is expected without memorisation.
+# Line style for the null value, which is expected without memorisation.
 NULL: Mapping[str, Any] = {"color": PALETTE["muted"][0], "linewidth": 1.2, "linestyle": (0, (4, 3))}
-WIDTH = 5.2  # inches; on a phone, TEXT then has about its nominal size
+WIDTH = 5.2  # inches; at this width TEXT appears at about its nominal size on a phone
 TEXT = 10.0  # points
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 def light(name: str) -> str:
-    """The colour of this name on light paper, in which figures are drawn."""
+    """Return the named colour in its version for light paper, in which figures are drawn."""
     return PALETTE[name][0]
 
 
 def canvas(height: float) -> Figure:
-    """An empty figure of this height, in inches, as wide as the page; `add_axes` adds axes."""
+    """Create an empty figure as wide as the page and `height` inches tall. Add axes with `add_axes`."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height))
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Add axes to the figure, in inches from its lower left corner, with a grid in the background."""
+    """Add axes at a position in inches from the lower left corner of the figure, with a grid in the background."""
     figure_width, figure_height = figure.get_size_inches()
     axes = figure.add_axes((left / figure_width, bottom / figure_height, width / figure_width, height / figure_height))
     axes.set_axisbelow(True)
@@ -84,9 +85,9 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 
 
 def load_matplotlib(folder: Callable[[], Path]) -> None:
-    """Import matplotlib with the font cache in `folder()`, unless the user has a font cache at home.
+    """Import matplotlib and keep its font cache in `folder()`, unless the user already has a cache at home.
 
-    Otherwise matplotlib would write a cache into the home of users who have never used it.
+    This avoids writing a cache into the home directory of users who have never used matplotlib.
     """
     homes = {"config": "XDG_CONFIG_HOME", "cache": "XDG_CACHE_HOME"}
     config, cache = (
@@ -104,12 +105,12 @@ def load_matplotlib(folder: Callable[[], Path]) -> None:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """A context with our style of figures, independent of the user's matplotlib settings."""
+    """Context manager that applies our figure style, independent of the user's matplotlib settings."""
     import matplotlib
 
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
-        # matplotlib warns about empty plots and about letters missing in its font, which the reader's fonts have.
+        # matplotlib warns about empty plots and about glyphs missing from its font. Readers' fonts have these glyphs.
         warnings.simplefilter("ignore")
         with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": "engram "}):
             yield
@@ -117,7 +118,8 @@ def style() -> Iterator[None]:
 
 KEPT = frozenset({"backend", "backend_fallback", "interactive", "toolbar", "timezone"})
 SETTINGS: dict[Any, Any] = {
-    "font.family": ["DejaVu Sans"],  # included in matplotlib, and wide: text that fits in it fits in other fonts
+    # Ships with matplotlib; it is wide, so text that fits in it also fits in other fonts.
+    "font.family": ["DejaVu Sans"],
     "font.size": TEXT,
     "text.color": light("ink"),
     "text.parse_math": False,
@@ -146,9 +148,9 @@ SETTINGS: dict[Any, Any] = {
 
 
 def svg(figure: Figure, name: str) -> str:
-    """The figure as one `<svg>` element with text as text and no background, reproducible byte for byte.
+    """Render the figure as one `<svg>` element with real text and no background, reproducible byte for byte.
 
-    The element has a viewBox and no size, so it fills the width of its container. Its ids begin with `name`.
+    The element has a viewBox but no size, so it fills the width of its container. Its ids start with `name`.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -169,7 +171,7 @@ MARK_STYLE = re.compile(r' style="([^"]*)"')
 
 
 def _shrink_svg(text: str, name: str) -> str:
-    """Remove the parts of matplotlib's SVG that a page does not need, about half of its size."""
+    """Remove the parts of matplotlib's SVG that a page does not need. This about halves its size."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.S)
@@ -188,7 +190,7 @@ def _shrink_svg(text: str, name: str) -> str:
 
 
 def _hoist_style(marks: re.Match[str]) -> str:
-    """Move the style of a row of marks to a group if all marks share it."""
+    """Move the style of a run of markers to an enclosing group if all markers share it."""
     styles = set(MARK_STYLE.findall(marks[0]))
     if len(styles) != 1 or marks[0].count("<use") < 3:
         return marks[0]
@@ -196,7 +198,7 @@ def _hoist_style(marks: re.Match[str]) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """A number as text with three significant digits; `none` for None."""
+    """Format a number with three significant digits. Returns `none` for None."""
     if value is None:
         return "none"
     return f"{value:.3g}"
@@ -205,7 +207,7 @@ def format_number(value: float | None) -> str:
 def set_ticks(
     axes: Axes, max_x_ticks: int | None = 5, max_y_ticks: int | None = 5, integer_x_ticks: bool = False
 ) -> None:
-    """Limit the number of round ticks on each axis, unless None; integers on the x axis if `integer_x_ticks`."""
+    """Limit the number of round ticks on each axis. None leaves an axis unchanged."""
     from matplotlib.ticker import MaxNLocator
 
     if max_x_ticks is not None:
@@ -215,27 +217,27 @@ def set_ticks(
 
 
 def hide_y_axis(axes: Axes) -> None:
-    """Hide the line, tick marks and grid of the y axis; tick labels stay."""
+    """Hide the line, tick marks and grid of the y axis, but keep its tick labels."""
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
 
 
 def remove_y_axis(axes: Axes) -> None:
-    """Remove line and ticks of a y axis whose heights have no meaning."""
+    """Remove the y axis line and ticks when heights have no meaning."""
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
 
 
 def format_interval(low: float | None, high: float | None) -> str:
-    """An interval as text that follows its estimate; empty without both ends, which are None or NaN if unknown."""
+    """Format an interval to follow its estimate. Returns an empty string if either end is None or NaN."""
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return ""
     return f" [{format_number(low)}, {format_number(high)}]"
 
 
 def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
-    """Set a logarithmic y axis with plain numbers as tick labels; only powers of ten if `wide`."""
+    """Make the y axis logarithmic with plain numbers as tick labels. With `wide`, label only powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
@@ -245,7 +247,7 @@ def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
 
 
 def set_log_x_axis(axes: Axes, values: Sequence[float], max_ticks: int = 7) -> None:
-    """Set a logarithmic x axis that contains these positive values, with powers of ten as tick labels if they fit."""
+    """Make the x axis logarithmic and include these positive values. Powers of ten are labelled if they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
@@ -261,7 +263,7 @@ def set_log_x_axis(axes: Axes, values: Sequence[float], max_ticks: int = 7) -> N
 
 
 def format_power(value: float) -> str:
-    """A number as tick label; large and small powers of ten with an exponent."""
+    """Format a number as a tick label. Very large and very small powers of ten are written with an exponent."""
     exponent = 0
     if value > 0:
         exponent = round(math.log10(value))
@@ -271,7 +273,7 @@ def format_power(value: float) -> str:
 
 
 def padded_limits(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
-    """Axis limits around these values, with a margin relative to their range."""
+    """Return axis limits that contain these values plus a margin relative to their range."""
     low, high = min(values), max(values)
     room = (high - low) * margin or abs(high) * 0.1 or 1.0
     return low - room, high + room
@@ -280,7 +282,7 @@ def padded_limits(values: Sequence[float], margin: float = 0.06) -> tuple[float,
 def segment_path(
     places: ArrayLike, lows: ArrayLike, highs: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Vertical lines as one path with gaps, so that any number of lines is one element of the page."""
+    """Return vertical segments as one path with gaps, so that any number of them becomes a single SVG element."""
     x = np.asarray(places, np.float64)
     low = np.asarray(lows, np.float64)
     high = np.asarray(highs, np.float64)

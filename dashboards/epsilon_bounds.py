@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon compared with the accountant's epsilon, for sweeps of any audit with private cells."""
+"""Compares lower bounds on epsilon with the accountant's epsilon, in sweeps with privately trained cells."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from dashboards.summary import find_rows, format_range
 from tasks.contract.epsilon_rows import AT_LEAST, BOUND, CONFIDENCE, SHOWN_AT_MOST, SPENT
 
 PANEL = 2.2  # inches
-WITHOUT = "none"  # label of the cell without privacy
-LINEAR = 0.1  # epsilon up to which the axis is linear, since bounds are often 0
+WITHOUT = "none"  # label of the cell trained without privacy
+LINEAR = 0.1  # the axis is linear up to this epsilon, because bounds are often 0
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A cell: the accountant's epsilon (None without privacy), its bounds and the largest possible bounds by name."""
+    """One cell: the accountant's epsilon, the measured bounds and the largest attainable bounds by name.
+
+    The accountant's epsilon is None if the cell was trained without privacy.
+    """
 
     spent: float | None
     delta: float
@@ -44,7 +47,7 @@ class Rung:
 
 
 def epsilon_bounds(run: Run) -> Iterator[Figure]:
-    """Yield the figure of each cell's bounds and the accountant's epsilon, if any training was private."""
+    """Yield a figure of each cell's bounds and the accountant's epsilon, if any cell was trained with privacy."""
     rungs = [rung for rung in map(read_rung, run.cells) if rung is not None]
     if all(rung.spent is None for rung in rungs):
         return
@@ -75,7 +78,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
 
 
 def read_rung(cell: Run) -> Rung | None:
-    """Read a cell's bounds; None if it has none."""
+    """Read the epsilon bounds of a cell. Returns None if it has none."""
     bound_rows = list(find_rows(cell.summary, AT_LEAST))
     if not bound_rows:
         return None

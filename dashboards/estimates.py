@@ -1,4 +1,4 @@
-"""Forest plots for the summary of any audit: one row for each estimate and its interval."""
+"""Forest plots for the summary of any audit: one row per estimate and interval."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ REPEATED = "Do the results agree with the published ones?"
 LOGARITHMIC = "Scales differ. On a logarithmic scale, an interval that leaves the panel to the left includes 0."
 HOLLOW = "Diamond: the published number, which has no interval; a thin line connects it with ours. "
 
-LABELS = 1.95  # inches for the labels of rows: the width of LETTERS letters
+LABELS = 1.95  # inches for row labels, wide enough for LETTERS letters
 ROW = 0.2  # inches
-FOOT = 0.36  # for the ticks of each panel
+FOOT = 0.36  # inches for the ticks below each panel
 LEGEND = 0.42
 MOST = 80  # drawn rows
-TALLEST = 11.0  # inches of a figure: it fits on one printed page at nearly nine tenths of its size
-LONGEST = 40  # rows of a metric in a figure
-# Ratio of the largest to the smallest estimate above which a scale is logarithmic: with published values, and without.
+TALLEST = 11.0  # height of a figure in inches; it fits on one printed page at nearly nine tenths of its size
+LONGEST = 40  # rows per metric in one figure
+# Ratio of the largest to the smallest estimate above which the scale is logarithmic. WIDE applies if there are
+# published values, WIDEST otherwise.
 WIDE = 30
 WIDEST = 1000
-# Each metric on a shared scale uses at least this part of it; otherwise it gets its own scale.
+# A metric stays on a shared scale if its values span at least this share of it. Otherwise it gets its own scale.
 SHARE = 0.3
 
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Yield forest plots of a summary's estimates, with separate figures for rows that have a published value."""
+    """Yield forest plots of the summary estimates. Rows with a published value get separate figures."""
     finite_rows = [row for row in rows if finite(row["estimate"])]
     unpublished = [row for row in finite_rows if not finite(row["published"])]
     published = [row for row in finite_rows if finite(row["published"])]
@@ -58,7 +59,7 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
 def forests(
     rows: Sequence[Row], name: str, title: str, describe: Callable[[Row], str] | None = None
 ) -> Iterator[Figure]:
-    """Yield forest plots of these rows, split over several figures if necessary."""
+    """Yield forest plots of these rows, split across several figures if necessary."""
     pages = paginate(_group_by_scale(_group_by_metric(rows[:MOST])))
     left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
     for number, panels in enumerate(pages, 1):
@@ -69,7 +70,7 @@ def forests(
 
 
 def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]:
-    """Distribute the panels in order over the smallest number of figures that are not too tall."""
+    """Distribute the panels, in order, over as few figures as possible without exceeding the maximum height."""
     pages: list[list[Sequence[Metric]]] = []
     for panel in chain.from_iterable(map(_split_panel, panels)):
         if pages and _figure_height([*pages[-1], panel]) <= TALLEST:
@@ -80,19 +81,17 @@ def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]
 
 
 def _split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
-    """The panel, or if it is too tall for a figure, panels of at most LONGEST rows of one metric."""
+    """Split a panel that is too tall for one figure into panels of at most LONGEST rows of one metric."""
     if _figure_height([panel]) <= TALLEST:
         return [panel]
     return [[(name, rows[start : start + LONGEST])] for name, rows in panel for start in range(0, len(rows), LONGEST)]
 
 
 def _panel_height(panel: Sequence[Metric]) -> float:
-    """The height of a panel in inches."""
     return ROW * sum(1.3 + len(of_metric) for _, of_metric in panel)
 
 
 def _figure_height(panels: Sequence[Sequence[Metric]]) -> float:
-    """The height of a figure of these panels in inches."""
     return LEGEND + sum(_panel_height(panel) + FOOT for panel in panels)
 
 
@@ -103,7 +102,7 @@ def _forest(
     note: str = "",
     describe: Callable[[Row], str] | None = None,
 ) -> Figure:
-    """Draw dots with 95 % intervals below the name of each metric; metrics of similar size share a scale."""
+    """Draw dots with 95 % intervals below the name of each metric. Metrics of similar magnitude share a scale."""
     rows = [row for panel in panels for row in _panel_rows(panel)]
     units = sorted({str(row["unit"]) for row in rows if row["unit"]})
     published = any(finite(row["published"]) for row in rows)
@@ -125,12 +124,12 @@ def _forest(
 
 
 def _group_by_metric(rows: Sequence[Row]) -> list[Metric]:
-    """The rows of each metric, in the order of the first of each."""
+    """Group the rows by metric, in order of first occurrence."""
     return list(group_rows(rows, "metric").items())
 
 
 def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
-    """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
+    """Put consecutive metrics in one panel if their names share the first word and one scale keeps them readable."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         if panels:
@@ -147,13 +146,13 @@ def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
 
 
 def values(rows: Sequence[Row]) -> list[float]:
-    """All values of these rows that an axis must contain."""
+    """Return all values in these rows that an axis must contain."""
     names = ("estimate", "low", "high", "null", "published")
     return [row[name] for row in rows for name in names if finite(row[name])]
 
 
 def _wide_apart(rows: Sequence[Row]) -> bool:
-    """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
+    """Whether these estimates and published values span so many magnitudes that they need a logarithmic axis."""
     sizes = []
     for row in rows:
         for name in ("estimate", "published"):
@@ -167,7 +166,7 @@ def _wide_apart(rows: Sequence[Row]) -> bool:
 
 
 def _axis_length(rows: Sequence[Row]) -> float:
-    """The length of an axis that contains these rows."""
+    """Return the length of an axis that contains these rows."""
     return max(values(rows)) - min(values(rows))
 
 
@@ -176,7 +175,10 @@ def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
 
 
 def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
-    """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
+    """Lay out the metrics from `top` inches downwards, each below its name.
+
+    The axis is logarithmic if the values are far apart.
+    """
     tall = _panel_height(panel)
     rows = _panel_rows(panel)
     y = tall / ROW - 0.5
@@ -220,7 +222,7 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
 
 
 def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
-    """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
+    """Yield null values as ticks, intervals as lines, estimates as dots and published values as diamonds."""
     positions = np.array(heights)
     null = np.array([row["null"] if finite(row["null"]) else np.nan for row in rows])
     estimate = np.array([row["estimate"] if finite(row["estimate"]) else np.nan for row in rows])
@@ -233,7 +235,7 @@ def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[La
 
 
 def legend_entries(published: bool) -> list[Any]:
-    """The legend's entries, with `published` also the diamond of published values."""
+    """Return the legend entries. With `published`, they include the diamond for published values."""
     upright = {"marker": "|", "markersize": 9, "markeredgewidth": 1.6, "linewidth": 0}
     hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
     accent = drawing.light("accent")
@@ -249,7 +251,7 @@ def legend_entries(published: bool) -> list[Any]:
 
 
 def _row_labels(rows: Sequence[Row]) -> list[str]:
-    """Labels of a metric's rows; if they are too long, without the words that all rows share."""
+    """Label the rows of a metric. If labels are too long, omit the words that all rows share."""
     texts = [words(row) for row in rows]
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
         return [row_label(row) for row in rows]
@@ -264,14 +266,14 @@ def _row_labels(rows: Sequence[Row]) -> list[str]:
 
 
 def format_ends(row: Row) -> str:
-    """The row's interval as text that follows its estimate; empty without an interval."""
+    """Format the row's interval to follow its estimate. Returns an empty string if there is no interval."""
     if not (finite(row["low"]) and finite(row["high"])):
         return ""
     return f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
 
 
 def describe_row(row: Row) -> str:
-    """The row as text, for screen readers."""
+    """Describe the row as text for screen readers."""
     words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}{format_ends(row)}"
     if finite(row["null"]):
         words += f", null {drawing.format_number(row['null'])}"

@@ -1,4 +1,4 @@
-"""The figures of a run: its audit's own, then those drawn from its summary alone."""
+"""All figures of a run: first those specific to its audit, then those drawn from its summary alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.sweep import repetition, sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """All figures that the current results allow; for a sweep or search, figures of all cells together."""
+    """Draw all figures that the current results allow. For a sweep or search, draw figures that combine all cells."""
     drawing.load_matplotlib(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.search is not None:
@@ -26,7 +26,7 @@ def figures(run: Run) -> list[Figure]:
 
 
 def _drawn_figures(module: ModuleType | None, name: str, run: Run) -> list[Figure]:
-    """The figures drawn by the function of this name in an audit's module; empty without such a function."""
+    """Draw figures with the named function in an audit's module. Returns an empty list if there is no such function."""
     draw = getattr(module, name, None)
     if draw is None:
         return []

@@ -1,4 +1,4 @@
-"""The images or records that an audit is about, if the page may show them."""
+"""The images or records under audit, shown only if the page may show them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from orchestrator.spec import audits
 from tasks.datasets.records import ID, Records
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
-LONGEST = 600  # characters of a record's field
-KIND = "records:"  # prefix of a data set's name
-FEW = 20  # shown records of a set
-SETS = 10  # shown sets
-PRINTED = 3  # printed records of a group
+LONGEST = 600  # characters shown per record field
+KIND = "records:"  # prefix of data set names
+FEW = 20  # records shown per set
+SETS = 10  # sets shown
+PRINTED = 3  # records printed per group
 TITLE = "Records"
 CAPTION = f"The first {FEW} records of each set in question."
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of the data in its own resolution, to be enlarged without smoothing.
+    """An image from the data at its own resolution, enlarged on the page without smoothing.
 
-    `group` is the heading of consecutive images.
+    `group` is the heading above consecutive images.
     """
 
     png: bytes
@@ -43,7 +43,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the data as text: names and values of its fields; `group` is a heading, as for an image."""
+    """A record from the data as text: its field names and values. `group` is a heading, as for an image."""
 
     title: str
     fields: tuple[tuple[str, str], ...]
@@ -52,7 +52,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Strip:
-    """A labelled row of images that a model returned for an item."""
+    """A labelled row of images that a model returned for one item."""
 
     label: str
     pictures: tuple[Picture, ...]
@@ -60,7 +60,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Item:
-    """The images of a question and strips of images of the answers; `group` is a heading, as for an image."""
+    """The images in a question, and one strip of images per answer. `group` is a heading, as for an image."""
 
     title: str
     pictures: tuple[Picture, ...]
@@ -70,7 +70,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Gallery:
-    """A run's images, items or records, or, if `shown` is false, a note in their place."""
+    """The images, items or records of a run. If `shown` is false, a note replaces them."""
 
     caption: str
     shown: bool
@@ -82,20 +82,20 @@ class Gallery:
 
     @property
     def printed(self) -> int:
-        """The number of printed records: the first ones of each group."""
+        """Number of records to print: the first few in each group."""
         group_sizes = Counter(record.group for record in self.records)
         return sum(min(PRINTED, count) for count in group_sizes.values())
 
 
 def error_reason(run: Run, error: Exception) -> str:
-    """The error's message; empty if the run has private fields that the message might quote."""
+    """Return the error message. Returns an empty string if the message might quote one of the run's private fields."""
     if run.withholds:
         return ""
     return f": {' '.join(str(error).split())}"
 
 
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
-    """Yield the records, titled by id, with all other fields; long values are cut."""
+    """Yield each record, titled by id, with all other fields as text. Long values are truncated."""
     for record in records.as_dicts():
         fields = []
         for name, value in record.items():
@@ -105,7 +105,7 @@ def text_records(records: Records, group: str = "") -> Iterator[Record]:
 
 
 def format_field(value: Any) -> str:
-    """The value of a field: text unchanged, other values as JSON."""
+    """Format a field value: text is kept, other values become JSON. Long values are truncated."""
     if isinstance(value, str):
         text = value
     else:
@@ -116,7 +116,7 @@ def format_field(value: Any) -> str:
 
 
 def encode_png(image: Pixels) -> bytes:
-    """The image as PNG in its own resolution."""
+    """Encode the image as PNG at its own resolution."""
     from PIL import Image
 
     buffer = BytesIO()
@@ -125,7 +125,7 @@ def encode_png(image: Pixels) -> bytes:
 
 
 def describe_withheld(subject: str, reason: str = "are your own data", option: str = "--show-images") -> str:
-    """State that a page leaves out `subject`, such as images of a data set, and how to add them."""
+    """State that the page leaves out `subject`, such as a data set's images, and how to include it."""
     return f"{subject} {reason}. {option} adds them to the page."
 
 
@@ -135,9 +135,9 @@ def list_groups(groups: Mapping[str, Iterable[Any]]) -> str:
 
 
 def record_gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The first records of each set; None if the audit has no probes, or its data are not records.
+    """Return the first records of each set. Returns None if the audit has no probes or its data are not records.
 
-    Records belong to the user: without `show_images`, a note replaces them.
+    Records belong to the user. Without `show_images`, a note replaces them.
     """
     names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
     registered = audits.find_installed(run.audit)
@@ -163,7 +163,7 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
             for name, records in sets
             for record in text_records(records.rows(np.arange(min(FEW, len(records)))), name)
         ]
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)
     if shown_records:
         return Gallery(CAPTION, bool(shown_records), records=tuple(shown_records), title=TITLE)

@@ -1,4 +1,4 @@
-"""Large tables as compact HTML, so that a thousand rows of sixty columns open quickly."""
+"""Large tables as compact HTML, so that a table with a thousand rows and sixty columns opens quickly."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from orchestrator.inspection import status
 from orchestrator.quantities import jsonable
 from orchestrator.store import stored_keys
 
-MOST = 1000  # shown rows
+MOST = 1000  # rows shown
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of a run: the first `shown_rows` rows, without the columns `left_out`."""
+    """One table of a run, truncated to `shown_rows` rows and without the columns in `left_out`."""
 
     name: str
     rows: int
@@ -32,7 +32,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Unshown:
-    """A table with one part for each of many jobs, which is too large for a page."""
+    """A table split over many jobs, too large to show on a page."""
 
     name: str
     results: int
@@ -40,7 +40,10 @@ class Unshown:
 
 
 def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
-    """The run's stored tables except its summary: tables of one part, and tables of many parts."""
+    """Return the run's stored tables except the summary: first the tables to show, then those that are too large.
+
+    A table is too large if it is split over many jobs.
+    """
     shown_sheets: list[Sheet] = []
     unshown: list[Unshown] = []
     if run.cells:
@@ -58,13 +61,13 @@ def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
 
 
 def sheet(name: str, table: pa.Table) -> Sheet:
-    """The table's first rows, without columns of lists, records and bytes."""
+    """Return the table's first rows. Columns of lists, records and bytes are left out."""
     columns = []
     for index, field in enumerate(table.schema):
         if not _opaque(field.type):
             columns.append(index)
     first = table.select(columns).slice(0, MOST)
-    # HTML allows omitting closing tags of cells and rows, and quotes around plain values.
+    # HTML permits omitting the closing tags of cells and rows, and quotes around plain values.
     head = "".join(f"<th scope=col>{escape(name)}" for name in first.schema.names)
     cells = []
     for column in first.columns:
@@ -92,7 +95,7 @@ def _opaque(kind: pa.DataType) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """A table cell; a float has all its digits in `title`."""
+    """Render a table cell. A float carries all its digits in `title`."""
     if value is None:
         return "<td>"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Positions of axes in a figure: one panel across the page, stacked panels, or rows with names."""
+"""Axes positions in a figure: one full-width panel, stacked panels, or named rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dashboards import drawing
 from dashboards.summary import fit_words
 
 Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
-# inches to the left and right of the axes
+# Inches to the left and right of the axes.
 LEFT = 0.75
 RIGHT = 0.2
-LETTERS = 24  # of a row's name
+LETTERS = 24  # letters in a row name
 MOST = 40  # rows in one figure
 
 
 def wide_box(bottom: float, height: float, margins: tuple[float, float] = (LEFT, RIGHT)) -> Box:
-    """The box of a panel across the page."""
+    """Return the box for a full-width panel."""
     left, right = margins
     return left, bottom, drawing.WIDTH - (left + right), height
 
@@ -28,7 +28,7 @@ def wide_box(bottom: float, height: float, margins: tuple[float, float] = (LEFT,
 def stack(
     count: int, panel: float, gap: float = 0.4, foot: float = 0.5, margins: tuple[float, float] = (LEFT, RIGHT)
 ) -> list[Box]:
-    """Stacked boxes, the uppermost first: `panel` inches each, of which `gap` are free."""
+    """Return stacked boxes from top to bottom. Each is `panel` inches high, including a gap of `gap` inches."""
     result = []
     for index in range(count):
         result.append(wide_box(foot + panel * (count - 1 - index), panel - gap, margins))
@@ -37,7 +37,7 @@ def stack(
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with names, the first one at the top: shortened names, heights of the rows, and their box."""
+    """Named rows from top to bottom: shortened names, y positions, and the box that contains them."""
 
     names: Sequence[str]
     y: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Rows:
 
 
 def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
-    """Lay out a row for each name, with `above` inches above the rows."""
+    """Lay out one row per name, leaving `above` inches above the rows."""
     short = [fit_words(name.split(", "), LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
     step = 0.22
@@ -57,7 +57,7 @@ def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
 
 
 def left_out_note(shown_count: int, total: int, things: str) -> str:
-    """A note on rows that a figure omits; empty if all are drawn."""
+    """Return a note about rows that the figure omits. Returns an empty string if all rows are drawn."""
     if total > shown_count:
         return f" The figure shows the first {shown_count} of {total} {things}."
     return ""

@@ -1,4 +1,4 @@
-"""Legends of lines, marks and areas."""
+"""Legends for lines, markers and areas."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-ROW = 0.27  # inches of a row above the axes
-LISTED = 0.25  # inches of a row below them
-ENTRY = 24  # letters of a label up to which two labels fit in a row
-Series = tuple[str, str, Any]  # colour, mark and dash
+ROW = 0.27  # inches per row above the axes
+LISTED = 0.25  # inches per row below the axes
+ENTRY = 24  # longest label, in letters, that lets two labels fit in one row
+Series = tuple[str, str, Any]  # colour, marker and dash
 
 
 def line(label: str, **look: Any) -> Artist:
-    """An entry for a line, a mark or both, with matplotlib's properties of a line."""
+    """Create an entry for a line, a marker or both. Extra arguments are matplotlib line properties."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **look)
 
 
 def area(label: str, **look: Any) -> Artist:
-    """An entry for a filled area, with matplotlib's properties of a patch."""
+    """Create an entry for a filled area. Extra arguments are matplotlib patch properties."""
     from matplotlib.patches import Patch
 
     return Patch(label=label, **look)
 
 
 def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Artist]:
-    """An entry for each line of `drawing.SERIES`, in that order; marks alone unless `joined`."""
+    """Create one entry per label in the order of `drawing.SERIES`. Without `joined`, entries show markers only."""
     result = []
     for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False):
         result.append(
@@ -42,25 +42,25 @@ def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Arti
 
 
 def series_entry(label: str, look: Series, **properties: Any) -> Artist:
-    """An entry for a line of this colour, mark and dash."""
+    """Create an entry for a line with this colour, marker and dash."""
     colour, marker, dash = look
     return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | properties)
 
 
 def columns(labels: Sequence[str]) -> int:
-    """The number of columns in which these labels fit."""
+    """Return the number of columns in which these labels fit."""
     if max(map(len, labels)) <= ENTRY:
         return 2
     return 1
 
 
 def height(entries: int, column_count: int = 2) -> float:
-    """The height of a legend above the axes, in inches."""
+    """Return the height in inches of a legend above the axes."""
     return ROW * -(-entries // column_count)
 
 
 def add_above(figure: Figure, entries: Sequence[Artist], column_count: int = 2) -> None:
-    """Add the entries in the upper left corner of the figure, in `column_count` columns."""
+    """Add the entries to the upper left corner of the figure, arranged in `column_count` columns."""
     figure.legend(
         handles=list(entries), loc="upper left", ncols=column_count, bbox_to_anchor=(0, 1), borderaxespad=0.1,
         columnspacing=1.2,
@@ -68,7 +68,7 @@ def add_above(figure: Figure, entries: Sequence[Artist], column_count: int = 2) 
 
 
 def add_below(figure: Figure, room: float, entries: Sequence[tuple[str, Series, str]], heading: str = "") -> None:
-    """List label, style and value of each entry in the lowest `room` inches; `heading` is above the values."""
+    """List each entry's label, style and value in the lowest `room` inches. `heading` appears above the values."""
     axes = drawing.add_axes(figure, 0, 0, drawing.WIDTH, room)
     axes.set_axis_off()
     axes.set_xlim(0, drawing.WIDTH)

@@ -1,7 +1,7 @@
-"""The live page: an active run, with the numbers of `engram status --watch`, for browsers on this machine.
+"""The live page of an active run, which shows the numbers of `engram status --watch` to browsers on this machine.
 
-The page refreshes without a script, until the user stops it or the run has ended. Like a report, it shows none of the
-user's images, and only the type of an error whose message may quote private data.
+The page refreshes without a script until the user stops it or the run has ended. Like a report, it shows none of the
+user's images. If an error message may quote private data, it shows only the error type.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from orchestrator.store import Store
 from orchestrator.tracking import ui
 
 SECONDS = 2  # between refreshes
-AWAY = 15  # between refreshes of a remote store, which is listed for each one
-LATEST = 5  # shown failures
-STILL = "still"  # the query of a page that does not refresh
+AWAY = 15  # between refreshes of a remote store, which must be listed each time
+LATEST = 5  # failures shown
+STILL = "still"  # query string of a page that does not refresh
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -37,34 +37,40 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Watched:
-    """A run with an open page: its counts, and the reads of its log, which continue while it has a driver."""
+    """A run whose page is open: event counts, and an iterator over new log events that ends when the driver ends."""
 
     tally: RunProgress
     reads: Iterator[list[Event]]
 
 
 class LivePages:
-    """The pages of a store's runs; `link` returns the MLflow address of the run in this folder, None without one."""
+    """The live pages of a store's runs.
+
+    `link` takes a run's folder and returns its MLflow address, or None if it has none.
+    """
 
     def __init__(self, store: Store, link: Callable[[Path], str | None]) -> None:
         self._store = store
         self._link = link
         self._watched: dict[str, Watched] = {}
-        self._lock = threading.Lock()  # the reads of a log take turns
+        self._lock = threading.Lock()  # only one thread may read a log at a time
 
     def newest(self) -> str:
-        """The name of the run with the latest event, as in `engram status`. Raises SpecError without runs."""
+        """Return the name of the run with the latest event, as in `engram status`.
+
+        Raises SpecError if there are no runs.
+        """
         return status.newest_status(self._store).run
 
     def exists(self, name: str) -> bool:
         return name in status.journals(self._store)
 
     def report(self, name: str) -> Path | None:
-        """The run's report, never the one with the user's own images."""
+        """Return the path of the run's report, never of the version with the user's own images."""
         return pages.page(self._store.folder("runs", name))
 
     def draw(self, name: str, still: bool) -> str:
-        """The page of a run, which refreshes unless it is `still` or the run has ended."""
+        """Render a run's page. It refreshes unless `still` is set or the run has ended."""
         with self._lock:
             run = open_run(self._store, name)
             tally = self._tally(run)
@@ -88,24 +94,24 @@ class LivePages:
             )
 
     def _tally(self, run: Run) -> RunProgress:
-        """The run's counts, updated with the new events in its log."""
+        """Update the run's counts with new log events and return them."""
         watched = self._watched.get(run.name)
         if watched is None:
             events = None
         else:
             events = next(watched.reads, None)
-        if watched is None or events is None:  # that driver has ended, and another may have started
+        if watched is None or events is None:  # the previous driver has ended and another may have started
             reads = status.follow_reads(run.journal, self._store, 0.0)
             watched = self._watched[run.name] = Watched(RunProgress(), reads)
             events = next(reads)
         for event in events:
-            with suppress(KeyError, TypeError, ValueError):  # an event of another version
+            with suppress(KeyError, TypeError, ValueError):  # an event written by another version
                 watched.tally.take(event)
         return watched.tally
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves the runs and reports of a store only."""
+    """Serves only the runs and reports of one store."""
 
     pages: LivePages
     server: ThreadingHTTPServer
@@ -149,14 +155,14 @@ class Handler(BaseHTTPRequestHandler):
         return f"{ui.HOST}:{port}", f"localhost:{port}"
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Log no requests: the terminal belongs to the command."""
+        """Suppress request logging, because the command owns the terminal."""
 
 
 @contextmanager
 def serve(store: Store, first: int, link: Callable[[Path], str | None]) -> Iterator[str]:
-    """Serve the live pages to this machine within the context; yields their address.
+    """Serve the live pages to this machine while the context is active. Yields their address.
 
-    The port is the first free one, starting with `first`. Raises EngramError if none is free.
+    Uses the first free port from `first` upwards. Raises EngramError if none is free.
     """
     handler = type("StoreHandler", (Handler,), {"pages": LivePages(store, link)})
     with _bind(first, handler) as server:

@@ -1,4 +1,4 @@
-"""A number line: an estimate, its interval, its null value and the boundaries of the rule, drawn across the page.
+"""Draws a full-width number line with an estimate, its interval, its null value and the decision boundaries.
 
 Positions are percentages of the width, so that letters and marks keep their size on any screen and on paper.
 """
@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from orchestrator import rounding
 from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 
-# per cent
+# Ends of the line, in per cent of the width.
 LEFT = 5.0
 RIGHT = 95.0
 MIDDLE = 20
@@ -24,14 +24,14 @@ MAX_TICKS = 6
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the legend: `mark` names the appearance of the mark, `words` are its value and meaning."""
+    """A legend entry. `mark` selects the appearance of the mark; `words` state its value and meaning."""
 
     mark: str
     words: str
 
 
 def number_line(line: NumberLine) -> Markup:
-    """The line as `<svg>`, with its values as text for screen readers."""
+    """Render the line as `<svg>` and repeat the values as text for screen readers."""
     scale = Scale.from_line(line)
     parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
     label = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"
@@ -57,7 +57,7 @@ def legend_entries(line: NumberLine) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Scale:
-    """The values at the ends of a line, and the scale between them."""
+    """The values at both ends of a line and the scale in between."""
 
     low: float
     high: float
@@ -65,7 +65,7 @@ class Scale:
 
     @classmethod
     def from_line(cls, line: NumberLine) -> Scale:
-        """A scale that contains all values of the line."""
+        """Create a scale that contains all values on the line."""
         values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
         finite_values = [
             *(boundary.value for boundary in line.boundaries),
@@ -81,7 +81,7 @@ class Scale:
         return cls(low - room if low else 0.0 - room, high + room, False)
 
     def position(self, value: float) -> float:
-        """The position of a value in per cent of the width; outside the scale, the position of the nearer end."""
+        """Map a value to a position in per cent of the width. Values outside the scale go to the nearer end."""
         low, high = self.low, self.high
         if self.logarithmic:
             low = math.log(max(low, 1e-300))
@@ -91,7 +91,7 @@ class Scale:
         return LEFT + (RIGHT - LEFT) * share
 
     def ticks(self) -> list[float]:
-        """A few round values on the line."""
+        """Return a few round values on the line."""
         if self.logarithmic:
             first = math.floor(math.log10(self.low))
             last = math.ceil(math.log10(self.high))
@@ -124,7 +124,7 @@ def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
 
 
 def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
-    """Draw the null value (dashed) and the boundaries; a boundary at the null value ends above it."""
+    """Draw the boundaries and the dashed null value. A boundary at the null value ends above it."""
     if line.null is not None:
         yield _upright("null", scale.position(line.null), 5, 35)
     for boundary in line.boundaries:
@@ -152,14 +152,14 @@ def _estimate(line: NumberLine, scale: Scale) -> Sequence[str]:
 
 
 def _format_value(line: NumberLine, value: float) -> str:
-    """The value at the precision of the line's interval."""
+    """Format a value at the precision of the line's interval."""
     if line.low is None and float(value).is_integer():
         return _format_exact(value)
     return rounding.format_value(value, line.low, line.high)
 
 
 def _format_exact(value: float) -> str:
-    """Format an exact value: integers with all digits, others with four."""
+    """Format an exact value: integers with all digits, other numbers with four significant digits."""
     if float(value).is_integer() and abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Numbers in pages: rounded to the precision of their interval or to four digits; the markup has the exact value."""
+"""Numbers on pages, rounded to the precision of their interval or to four digits. The markup keeps the exact value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from orchestrator.quantities import format_count, format_size
 
 
 def number(value: Any) -> Markup:
-    """The value in a `<data>` element that also has all digits; empty for None, other values as text."""
+    """Render a value in a `<data>` element that also holds all digits.
+
+    Returns empty markup for None, and plain text for values that are not numbers.
+    """
     if value is None:
         return Markup("")
     if isinstance(value, float):
@@ -25,24 +28,24 @@ def number(value: Any) -> Markup:
 
 
 def _data_element(value: Any, text: str) -> Markup:
-    """The rounded text `text` in a `<data>` element that also has all digits; empty if the text is empty."""
+    """Render the rounded `text` in a `<data>` element that also holds all digits. Empty text gives empty markup."""
     if text:
         return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text)
     return Markup("")
 
 
 def row_value(row: Mapping[str, Any], name: str) -> Markup:
-    """The row's `estimate` or `null` at the precision of its interval."""
+    """Render the row's `estimate` or `null` at the precision of the row's interval."""
     return _data_element(row.get(name), rounding.format_row_value(row, name))
 
 
 def p_value(p: float | None) -> Markup:
-    """A p-value; very small ones as an upper limit."""
+    """Render a p-value. Very small ones are shown as an upper bound."""
     return _data_element(p, rounding.format_p_value(p))
 
 
 def interval(row: Mapping[str, Any]) -> Markup:
-    """The row's 95 % interval; empty if it has none."""
+    """Render the row's 95 % interval. Returns empty markup if it has none."""
     low = row_value(row, "low")
     high = row_value(row, "high")
     if low and high:
@@ -51,7 +54,7 @@ def interval(row: Mapping[str, Any]) -> Markup:
 
 
 def sample(row: Mapping[str, Any]) -> Markup:
-    """The sample size of the row's estimate and its unit."""
+    """Render the sample size and unit of the row's estimate."""
     n = row.get("n")
     if n is None:
         return Markup("")
@@ -59,7 +62,7 @@ def sample(row: Mapping[str, Any]) -> Markup:
 
 
 def short(value: Any) -> str:
-    """The value as text: floats with four digits, None as `none`, mappings by their parts."""
+    """Format a value as short text: floats with four digits, None as `none`, mappings as their items."""
     if value is None:
         return "none"
     if isinstance(value, Mapping):
@@ -70,7 +73,7 @@ def short(value: Any) -> str:
 
 
 def setting(text: str | None) -> str:
-    """A summary row's setting, stored as JSON, as readable text."""
+    """Format a summary row's setting, stored as JSON, as readable text."""
     try:
         varied = read_setting(text)
     except (TypeError, ValueError):
@@ -79,7 +82,7 @@ def setting(text: str | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration in its two largest units."""
+    """Format a duration in its two largest units."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -89,14 +92,14 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int | None) -> Markup:
-    """A number of bytes; empty for None."""
+    """Render a size in bytes. Returns empty markup for None."""
     if count is None:
         return Markup("")
     return Markup('<data value="{}">{}</data>').format(count, format_size(count))
 
 
 def moment(stamp: str) -> Markup:
-    """A time stamp of the log in UTC, to the minute."""
+    """Render a log timestamp in UTC, to the minute."""
     try:
         time = datetime.fromisoformat(stamp).astimezone(UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The page of a run, sweep or search: one file that opens from the disk, needs no network and runs no script."""
+"""The page of a run, sweep or search: one file that opens from disk, without a network connection or scripts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from orchestrator.store import Store, stored_keys
 from orchestrator.store.failure_log import FailureLog
 from tasks.contract.schemas import SUMMARY
 
-FAILURES = 20  # shown failures
-STRATEGIES = 4  # ways of computation named in a notice
+FAILURES = 20  # failures shown
+STRATEGIES = 4  # environments named in a notice
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed job; if `tolerated`, tables were computed without it."""
+    """A failed job. If `tolerated` is set, tables were computed without it."""
 
     key: str
     task: str
@@ -50,9 +50,9 @@ class Failure:
 
 
 def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
-    """Write the page of the run's current results, and its figures as separate files.
+    """Write a page with the run's current results, and write the figures to separate files.
 
-    With `show_images`, a second page contains images of the user's own data and burnt-in words. Raises OSError if a
+    With `show_images`, write a second page that includes the user's own images and burnt-in words. Raises OSError if a
     file cannot be written.
     """
     public_run = open_run(store, run)
@@ -72,10 +72,10 @@ def _page(run: Run, run_figures: list[Figure], run_gallery: Gallery | None) -> s
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's images or records; None if its audit has none, or there are no results to show.
+    """Return the run's images or records. Returns None if its audit has none, or there are no results to show.
 
-    Images of embedded data are always shown; the user's own images and all records only with `show_images`. An audit
-    of records without its own gallery shows the records in question.
+    Images from embedded data are always shown; the user's own images and all records only with `show_images`. For an
+    audit of records without its own gallery, the records under audit are shown.
     """
     if run.cells:
         return None
@@ -87,7 +87,7 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
 
 
 def _write_figures(folder: Path, run_figures: list[Figure]) -> None:
-    """Write the figures as files, and delete figures of an earlier page that no longer exist."""
+    """Write the figures as files and delete the figures of an earlier page that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in run_figures:
         document.write(folder / f"{figure.name}.svg", figure.svg + "\n")
@@ -97,9 +97,9 @@ def _write_figures(folder: Path, run_figures: list[Figure]) -> None:
 
 
 def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
-    """The template's variables."""
+    """Return the template variables of the page."""
     run_provenance = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
-    starts = [] if run.search is not None else provenance.starts(run)  # a search has one for each trial
+    starts = [] if run.search is not None else provenance.starts(run)  # a search has one per trial
     shown_sheets, unshown = html_table.sheets(run)
     conflicting = sum(start.conflicting for start in starts)
     notices = [*_progress_notices(run), *_code_notices(run), *_notices(run_provenance), *_conflicts(conflicting)]
@@ -127,7 +127,7 @@ def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
 
 
 def _answer_context(run: Run, notices: int) -> dict[str, Any]:
-    """The template's variables of the certificate, below this number of notices, and of its evidence."""
+    """Return the template variables for the certificate, which is below `notices` notices, and for its evidence."""
     if run.search is not None:
         of_search = {**search.certificate_context(run, run.search), **search.context(run, run.search)}
         return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
@@ -135,7 +135,7 @@ def _answer_context(run: Run, notices: int) -> dict[str, Any]:
 
 
 def _results_context(run: Run) -> dict[str, Any]:
-    """The template's variables of the summary, and of a sweep's cells."""
+    """Return the template variables for the summary and for a sweep's cells."""
     return {
         "evidence": evidence(run),
         "summary": summary(run),
@@ -150,7 +150,7 @@ def _results_context(run: Run) -> dict[str, Any]:
 
 
 def _tasks(run: Run) -> dict[str, str]:
-    """The task of each planned key of the run or of a sweep's cells."""
+    """Map each planned key of the run, or of a sweep's cells, to its task."""
     tasks: dict[str, str] = {}
     for part in run.cells or (run,):
         tasks |= part.journal.tasks()
@@ -158,7 +158,7 @@ def _tasks(run: Run) -> dict[str, str]:
 
 
 def _planned_keys(run: Run) -> set[str]:
-    """The planned keys, and the different keys of tables computed without tolerated jobs."""
+    """Return the planned keys, plus the keys of tables computed without tolerated jobs, which differ."""
     all_keys = set(_tasks(run))
     for part in run.cells or (run,):
         for keys in status.roots(part.journal).values():
@@ -167,22 +167,22 @@ def _planned_keys(run: Run) -> set[str]:
 
 
 def evidence(run: Run) -> list[Row]:
-    """The summary rows that decide the verdict, the most important first."""
+    """Return the summary rows that decide the verdict, most important first."""
     rows = {(row["metric"], row["setting"] or "{}"): row for row in run.summary}
     deciding_rows = run.verdict.rows if run.verdict else ()
     return [rows[name] for name in deciding_rows if name in rows]
 
 
 def summary(run: Run) -> list[tuple[bool, Row]]:
-    """The rows of the summary and whether each decides the verdict; deciding rows first."""
+    """Return the summary rows, deciding rows first, each with a flag that is true if it decides the verdict."""
     carrying = evidence(run)
     return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
 
 
 def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
-    """Yield the failed jobs of the last start and their errors, in order of failure.
+    """Yield the jobs that failed in the last start and the error of each, in order of failure.
 
-    An error message may quote private fields, so runs with private fields show only the type of the error.
+    An error message may quote private fields, so a run with private fields shows only the error type.
     """
     tolerated = _tolerated_keys(run)
     for key, task, error in run.status.failures[selection]:
@@ -196,13 +196,13 @@ def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
 
 
 def _kind(error: str) -> str:
-    """The type of an error, and a note that its message is withheld."""
+    """Return the error type with a note that the message is withheld."""
     name = error.partition(":")[0]
     return f"{name if name.isidentifier() else 'An error'}, whose message may contain private data"
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
-    """The columns of a summary in which any of these rows has a value."""
+    """Return the summary columns in which at least one of these rows has a value."""
     columns = []
     for name in SUMMARY.names:
         if any(row.get(name) is not None for row in rows):
@@ -211,7 +211,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _counts(run: Run) -> str:
-    """The number of a sweep's cells, or of a run's targets, for each answer."""
+    """Count the sweep's cells, or the run's targets, by answer."""
     if run.cells:
         answers = []
         for cell in run.cells:
@@ -225,12 +225,15 @@ def _counts(run: Run) -> str:
 
 
 def _headline(cell: Run) -> Row | None:
-    """The first row of a cell's evidence, or of its summary if it has none; None without a summary."""
+    """Return the first row of a cell's evidence, or of its summary if it has no evidence.
+
+    Returns None if both are empty.
+    """
     return next(iter([*evidence(cell), *cell.summary]), None)
 
 
 def _progress_notices(run: Run) -> Iterator[str]:
-    """Notices of jobs that failed or are not computed yet."""
+    """Yield notices about jobs that failed or have not been computed yet."""
     if run.search is not None:
         notice = search.notice(run.search, run.status.state)
         yield from [notice] if notice else []
@@ -264,7 +267,7 @@ def _progress_notices(run: Run) -> Iterator[str]:
 
 
 def _tolerated_keys(run: Run) -> set[str]:
-    """The keys of failed jobs that the last start tolerated."""
+    """Return the keys of failed jobs that the last start tolerated."""
     keys: set[str] = set()
     for part in run.cells or (run,):
         for event in part.journal.last_start(("tolerated",)):
@@ -273,13 +276,13 @@ def _tolerated_keys(run: Run) -> set[str]:
 
 
 def _code_notices(run: Run) -> Iterator[str]:
-    """Notices of accepted changes of the user's code: the run mixes results of both versions."""
+    """Yield notices about accepted changes to the user's code, after which the run mixes results of both versions."""
     for line in run.status.accepted:
         yield f"Code changed within this run. {line[0].upper()}{line[1:]}."
 
 
 def _notices(run_provenance: Provenance) -> Iterator[str]:
-    """Notices about the computation of results that affect their interpretation."""
+    """Yield notices about how results were computed, if this affects their interpretation."""
     if len(run_provenance.ways) > 1:
         parts = []
         for way in run_provenance.ways[:STRATEGIES]:

@@ -1,4 +1,4 @@
-"""The trials of a search by memorisation and utility: front, start, winner and fresh audits."""
+"""Plots the trials of a search by memorisation and utility: front, start, winner and fresh audits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
 from tasks.contract.objectives import Objective
 
-HEIGHT = 3.9  # inches of the axes and their labels
-LETTERS = 44  # of an axis label
+HEIGHT = 3.9  # inches for the axes and their labels
+LETTERS = 44  # letters in an axis label
 Value = Mapping[str, Any]
 Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A trial with both of its estimates; `kind` is a key of `LOOKS`."""
+    """A trial with both estimates. `kind` is a key of `LOOKS`."""
 
     kind: str
     label: str
@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Look:
-    """The name, colour, mark, size, filling and opacity of a kind of point."""
+    """Appearance of one kind of point: name, colour, marker, size, fill and opacity."""
 
     words: str
     colour: str
@@ -43,7 +43,7 @@ class Look:
     strength: float = 1.0
 
 
-# Each kind has its own shape; a fresh audit has the shape of its trial, hollow.
+# Each kind has its own marker shape. A fresh audit uses the shape of its trial, unfilled.
 LOOKS: Mapping[str, Look] = {
     "dominated": Look("dominated by another trial", "muted", "o", 3.5, strength=0.45),
     "stopped": Look("stopped early", "muted", "x", 4.5, strength=0.45),
@@ -54,13 +54,13 @@ LOOKS: Mapping[str, Look] = {
     "fresh winner": Look("winner, fresh seeds", "violet", "D", 12.5, filled=False),
 }
 FAINT = ("dominated", "stopped")
-NUMBERED = ("winner", "start", "front")  # order of priority if there is no room for all numbers
-APART = 0.06  # distance between two numbers, as a share of the axes
+NUMBERED = ("winner", "start", "front")  # priority when there is no room for all numbers
+APART = 0.06  # minimum distance between two numbers, as a fraction of the axes
 ALLOWED: Mapping[str, Any] = {"color": drawing.light("ochre"), "linewidth": 1.4, "linestyle": (0, (5, 2))}
 
 
 def pareto_front(run: Run) -> Iterator[Figure]:
-    """Yield the figure, unless no trial has both estimates or the audit is not installed."""
+    """Yield the figure. Yields nothing if no trial has both estimates or the audit is not installed."""
     search = run.search
     objectives = run.objectives
     if search is None or objectives is None:
@@ -109,7 +109,7 @@ def pareto_front(run: Run) -> Iterator[Figure]:
 
 
 def points(search: SearchResults) -> list[Point]:
-    """The trials that have both estimates, in the order of the table."""
+    """Return a point for each trial that has both estimates, in table order."""
     drawn_points = []
     for row in search.trials:
         memorization = value(row, "memorization")
@@ -124,7 +124,7 @@ def points(search: SearchResults) -> list[Point]:
 
 
 def kind(search: SearchResults, row: search_results.Row) -> str:
-    """The kind of a trial's point, a key of `LOOKS`."""
+    """Return the kind of a trial's point, which is a key of `LOOKS`."""
     if search.answer is None:
         winner = None
     else:
@@ -145,7 +145,7 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
 
 
 def _front_labels(search: SearchResults) -> set[str]:
-    """The labels of the trials on the front."""
+    """Return the labels of the trials on the front."""
     labels = set()
     for row in search.trials:
         if row["front"]:
@@ -156,7 +156,7 @@ def _front_labels(search: SearchResults) -> set[str]:
 def axis_limits(
     drawn_points: Sequence[Point], memorization: Objective, utility: Objective, least_utility: float | None
 ) -> tuple[Limits, Limits]:
-    """Limits of both axes that contain all estimates, and the intervals of all points that are not faint.
+    """Return axis limits that contain all estimates, and the intervals of all points that are not faint.
 
     Better values are to the left and at the top.
     """
@@ -185,7 +185,7 @@ def _interval_ends(values: Sequence[Value]) -> list[float]:
 
 
 def _front_line(front: Sequence[Point]) -> Layer:
-    """A thin line along the front, in order of memorisation."""
+    """Draw a thin line along the front, in order of memorisation."""
     ordered = sorted(
         (point for point in front if not point.kind.startswith("fresh")),
         key=lambda point: point.memorization["estimate"],
@@ -196,7 +196,7 @@ def _front_line(front: Sequence[Point]) -> Layer:
 
 
 def _trial_layers(point: Point) -> Iterator[Layer]:
-    """Yield the layers of a trial: a line for each interval, and its mark."""
+    """Yield the layers of a trial: one line per interval, and the marker."""
     look = LOOKS[point.kind]
     x, y = point.memorization["estimate"], point.utility["estimate"]
     bar: dict[str, Any] = {"linewidth": 0.7 if point.kind in FAINT else 1.4, "solid_capstyle": "butt"}
@@ -208,7 +208,7 @@ def _trial_layers(point: Point) -> Iterator[Layer]:
 
 
 def _trial_numbers(numbered_points: Sequence[Point], x_limits: Limits, y_limits: Limits) -> Iterator[Layer]:
-    """Yield the trials' numbers next to their marks, without numbers that would overlap an earlier one."""
+    """Yield the trial numbers next to their markers, skipping numbers that would overlap an earlier one."""
     (left, right), (low, high) = x_limits, y_limits
     places: list[tuple[float, float]] = []
     for point in sorted(numbered_points, key=lambda point: NUMBERED.index(point.kind)):
@@ -224,13 +224,13 @@ def _trial_numbers(numbered_points: Sequence[Point], x_limits: Limits, y_limits:
 
 
 def mark(look: Look) -> dict[str, Any]:
-    """The mark of a kind as matplotlib's properties of a line."""
+    """Return the marker for one kind of point as matplotlib line properties."""
     colour = drawing.light(look.colour)
     return {
         "linestyle": "none",
         "marker": look.marker,
         "markersize": look.size,
-        "markerfacecolor": colour if look.filled else "none",  # so that lower marks stay visible
+        "markerfacecolor": colour if look.filled else "none",  # so that markers underneath stay visible
         "markeredgecolor": colour,
         "markeredgewidth": 1.2 if look.filled else 1.8,
         "alpha": look.strength,
@@ -241,11 +241,10 @@ def _legend_entry(kind: str) -> Any:
     look = mark(LOOKS[kind])
     return legend.line(
         LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)}
-    )  # fits into a row of the legend
+    )  # fits into one legend row
 
 
 def figure_caption(search: SearchResults, utility: Objective, least_utility: float | None) -> str:
-    """The caption of the figure."""
     units = sorted({str(row["memorization_unit"]) for row in search.trials if row["memorization_unit"]})
     counts = sorted({row["memorization_n"] for row in search.trials if row["memorization_n"] is not None})
     if len(set(counts)) == 1:
@@ -270,7 +269,7 @@ def figure_caption(search: SearchResults, utility: Objective, least_utility: flo
 
 
 def _describe_point(point: Point, memorization: Objective, utility: Objective) -> str:
-    """A trial as text, for screen readers."""
+    """Describe a trial as text for screen readers."""
     numbers = []
     for objective, estimate in ((memorization, point.memorization), (utility, point.utility)):
         interval = drawing.format_interval(estimate["low"], estimate["high"])

@@ -1,4 +1,4 @@
-"""Provenance: hosts, versions and devices of a run's results, differences between them, and the starts of the run."""
+"""Provenance of a run's results: hosts, versions, devices, differences between them, and the starts of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.run_folder.progress import Event, RunProgress, seconds_of, sto
 from orchestrator.store import Store
 from orchestrator.tracking.facts import is_news
 
-# Fields of a record about its own job. All other fields describe the computation and should be equal for all jobs.
+# Record fields that concern one job only. All other fields describe the environment and should be equal for all jobs.
 OF_THE_JOB = {
     "key", "task", "version", "function", "config", "inputs", "content", "seconds", "finished", "worker", "together",
     "stack", "steps_per_second", "bytes_per_member", "device_bytes", "busy", "continued_from", "host_bytes",
@@ -25,7 +25,7 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Way:
-    """The number of jobs computed with the same versions, commit, device and threads."""
+    """A number of jobs computed in the same environment: versions, commit, device and threads."""
 
     jobs: int
     fields: Fields
@@ -33,7 +33,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The ways in which results were computed, the most frequent first, and the fields in which they differ.
+    """The environments in which results were computed, most frequent first, and the fields in which they differ.
 
     `tasks` counts the results of each task, `seconds` is their computing time, and `together` the smallest and largest
     number of jobs in a call.
@@ -41,17 +41,17 @@ class Provenance:
 
     ways: tuple[Way, ...]
     differing: tuple[str, ...]
-    hosts: Mapping[str, int]  # results by host
-    workers: int  # processes
+    hosts: Mapping[str, int]  # number of results per host
+    workers: int  # number of processes
     together: tuple[int, int]
     tasks: Mapping[str, int]
     seconds: Mapping[str, float]
-    last: str  # when the newest result was stored
-    unread: int  # records that cannot be read
+    last: str  # time at which the newest result was stored
+    unread: int  # number of records that cannot be read
 
     @property
     def common(self) -> Fields:
-        """The fields that are the same in all ways."""
+        """The fields that are equal in all environments."""
         names = dict.fromkeys(name for way in self.ways for name in way.fields)
         alike = (name for name in names if name not in self.differing)
         result = {}
@@ -61,7 +61,7 @@ class Provenance:
 
 
 def gather(store: Store, keys: Iterable[str]) -> Provenance:
-    """The provenance of these results. Only the records at the ends of their files are read."""
+    """Collect the provenance of these results. Reads only the records at the ends of the result files."""
     records = []
     unread = 0
     for key in keys:
@@ -94,9 +94,9 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
 
 
 def _fields(record: Mapping[str, Any]) -> Fields:
-    """The fields of a record that should be the same for all jobs. Floats are measurements and left out."""
+    """Return the record fields that should be equal for all jobs. Floats are measurements and are left out."""
     fields = {name: value for name, value in record.items() if name not in OF_THE_JOB}
-    if "threads" not in fields:  # the task has not loaded torch, so its device has no meaning
+    if "threads" not in fields:  # the task has not loaded torch, so its device is meaningless
         fields.pop("device", None)
     flat = {**fields.pop("versions", {}), **fields}
     result = {}
@@ -107,7 +107,10 @@ def _fields(record: Mapping[str, Any]) -> Fields:
 
 
 def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
-    """The ways, the most frequent first. One whose fields are a subset of another's counts as the other."""
+    """Return the environments, most frequent first.
+
+    An environment whose fields are a subset of another's is counted as that other one.
+    """
     counts: dict[frozenset[tuple[str, str]], int] = {}
     for fields, jobs in sorted(counted.items(), key=lambda item: (-len(item[0]), -item[1])):
         fuller = next((known_fields for known_fields in counts if fields <= known_fields), fields)
@@ -118,30 +121,30 @@ def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. `ended` is its last event; empty if it was killed."""
+    """One start of a run. `ended` is its last event, or an empty string if the process was killed."""
 
     began: str
     ended: str
     progress: RunProgress
-    damaged: int  # damaged or missing results
-    conflicting: int  # recomputed results that differ from the stored ones
+    damaged: int  # number of damaged or missing results
+    conflicting: int  # number of recomputed results that differ from the stored ones
 
 
 def starts(run: Run) -> tuple[Start, ...]:
-    """The starts of a run that computed results, the oldest first; for a sweep, the merged starts of all cells."""
+    """Return the starts in which the run computed results, oldest first. For a sweep, merge the starts of all cells."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
     run_starts: list[Start] = []
     for events in _group_by_start(MergedLog(journals).read()):
         start = _start(events, len(tasks))
-        # A start that found all results stored has changed no result, and its page was not drawn again.
+        # If a start found all results stored, it changed no result and did not redraw the page.
         if not run_starts or run_starts[-1].ended not in COMPLETE or any(map(is_news, events)):
             run_starts.append(start)
     return tuple(run_starts)
 
 
 def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
-    """The events of each start; events before the first are dropped."""
+    """Group the events by start. Events before the first start are dropped."""
     starts: list[list[Event]] = []
     for event in events:
         if event["event"] == "started":

@@ -1,4 +1,4 @@
-"""The public view of a run for its page: config, status, verdict and tables."""
+"""The view of a run that its page may show: configuration, status, verdict and tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tasks.contract.verdict import Meaning, Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """A run, or a sweep or search and its cells, without private data. Read only."""
+    """Read-only view of a run, sweep or search without private data. `cells` are the runs of a sweep or search."""
 
     journal: Journal
     store: Store
     cells: tuple[Run, ...] = ()
-    setting: Mapping[str, Any] | None = None  # varied fields of a cell, whose own folder may not name the sweep
+    setting: Mapping[str, Any] | None = None  # the cell's varied fields; its own folder may not know the sweep
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Run:
 
     @cached_property
     def question(self) -> str:
-        """The audit's question; empty if its package is not installed."""
+        """The audit's question. Empty if its package is not installed."""
         registered = audits.find_installed(self.audit)
         if registered is None:
             return ""
@@ -61,17 +61,23 @@ class Run:
 
     @cached_property
     def config(self) -> Any:
-        """The audit's config without private data; None if the audit is not installed or has changed since."""
+        """The audit's configuration without private data.
+
+        None if the audit is not installed or has changed since the run.
+        """
         return typed_config(self.about)
 
     @cached_property
     def private_config(self) -> Any:
-        """The audit's complete config, not for display; None if the audit is not installed or has changed since."""
+        """The complete configuration, not for display.
+
+        None if the audit is not installed or has changed since the run.
+        """
         return typed_config(Journal(self.journal.folder).about())
 
     @cached_property
     def withholds(self) -> bool:
-        """Whether the config of the run or of a cell has private values, which the page does not show."""
+        """Whether the configuration of the run or of a cell contains private values, which the page does not show."""
         return any(run.private_config is None or run.private_config != run.config for run in self.cells or (self,))
 
     @cached_property
@@ -80,19 +86,19 @@ class Run:
 
     @cached_property
     def search(self) -> SearchResults | None:
-        """The trials and the answer of a search, whose cells are its trials' runs; None for a run or sweep."""
+        """The trials and answer of a search, whose cells are the runs of its trials. None for a run or sweep."""
         if search_results.is_search(self.about):
             return search_results.read_search(self.journal)
         return None
 
     @cached_property
     def trial_of(self) -> tuple[TrialOf, ...]:
-        """The trials of searches that this run belongs to."""
+        """The search trials that this run belongs to."""
         return search_results.parent_searches(self.journal)
 
     @cached_property
     def objectives(self) -> Objectives | None:
-        """The objectives of a search of this audit; None if the audit is not installed or cannot be searched."""
+        """The search objectives of this audit. None if the audit is not installed or cannot be searched."""
         registered = audits.find_installed(self.audit)
         if registered is None:
             return None
@@ -104,28 +110,28 @@ class Run:
 
     @cached_property
     def details(self) -> Details:
-        """Title, auditor, client and purpose on the run's certificate."""
+        """Title, auditor, client and purpose printed on the run's certificate."""
         return notes.read_details(self.journal.folder)
 
     @cached_property
     def certificate(self) -> Certificate | None:
-        """The answer for readers without a machine-learning background; None without an answer."""
+        """The answer for readers without a machine-learning background. None if there is no answer."""
         return results.certificate(self.journal, self.store)
 
     @cached_property
     def meaning(self) -> Meaning | None:
-        """The audit's definition of the answer; None without an answer."""
+        """The audit's definition of this run's answer. None if there is no answer."""
         if self.verdict is None:
             return None
         return self.meaning_of(self.verdict.answer)
 
     def meaning_of(self, answer: str) -> Meaning:
-        """The audit's definition of this answer."""
+        """Return the audit's definition of an answer."""
         return audits.find(self.audit).audit.wording.answers.get(answer, Meaning(""))
 
     @cached_property
     def controls(self) -> str:
-        """The controls that the audit provides evidence for; empty if it has none or is not installed."""
+        """The controls for which the audit provides evidence. Empty if there are none or the audit is not installed."""
         registered = audits.find_installed(self.audit)
         if registered is None:
             controls = ""
@@ -137,9 +143,9 @@ class Run:
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The stored rows of the summary, without intervals for which the sample is too small.
+        """The stored summary rows. Intervals from samples that are too small are removed.
 
-        For a sweep, the rows of all cells and the varied fields.
+        For a sweep, rows from all cells with the varied fields added.
         """
         result = []
         for row in self.table("summary").to_pylist():
@@ -147,7 +153,7 @@ class Run:
         return result
 
     def table(self, name: str) -> pa.Table:
-        """The stored rows of one of the run's tables; a table without columns if there are none."""
+        """Read one of the run's stored tables. Returns a table without columns if no rows are stored."""
         try:
             return results.read(self.journal, self.store, name).table
         except SpecError:
@@ -155,7 +161,7 @@ class Run:
 
 
 def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> Run:
-    """Open the run, sweep or search of this name, without private data unless `disclosure` allows them."""
+    """Open a run, sweep or search by name. Private data are left out unless `disclosure` allows them."""
     journal = (disclosure or Disclosure()).journal(store.folder("runs", name))
     about = journal.about()
     names = about.get("cells", ())

@@ -1,4 +1,4 @@
-"""Template variables of a search's page: the certificate, the trials and the settings."""
+"""Template variables for a search page: certificate, trials and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import FRESH, SEARCHED, START, TRIALS, Row, SearchResults
 from orchestrator.searches import recommendation
 
-# Settings of a search, in the words of `engram search --help`.
+# Search settings, described as in `engram search --help`.
 SETTINGS: Mapping[str, str] = {
     "sampler": "method that proposes trials",
     "sampler_seed": "seed of the sampler",
@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """A row of the table of trials. `page` is the relative path of the trial's page; empty if it does not exist."""
+    """One row in the table of trials. `page` is the relative path of the trial's page, or empty if there is none."""
 
     row: Row
     name: str
@@ -41,7 +41,7 @@ class Trial:
 
 
 def page_of(run: Run, other_run: str) -> str:
-    """The relative path of another run's page; empty if it does not exist."""
+    """Return the relative path of another run's page. Returns an empty string if it has no page."""
     has_page = bool(other_run) and pages.page(run.journal.sibling(other_run).folder) is not None
     if has_page:
         return f"../{other_run}/{pages.PAGE}"
@@ -49,7 +49,7 @@ def page_of(run: Run, other_run: str) -> str:
 
 
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
-    """The template's variables."""
+    """Return the template variables for the trials and settings."""
     settings = search.settings
     varied_names = set()
     for row in search.trials:
@@ -73,12 +73,12 @@ def context(run: Run, search: SearchResults) -> dict[str, Any]:
 
 
 def command(search: SearchResults) -> str:
-    """The command that starts or continues the search."""
+    """Return the command that starts or continues the search."""
     return shlex.join(recommendation.command(search))
 
 
 def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
-    """The template's variables of the certificate."""
+    """Return the template variables for the certificate."""
     certificate = None
     if run.objectives is not None:
         certificate = recommendation.certificate(search, run.objectives)
@@ -106,7 +106,7 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
 
 
 def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRow]:
-    """The audited items, the table of trials, and the summaries of the runs that decide the answer."""
+    """Return the audited items, the table of trials, and the summaries of the runs that decide the answer."""
     if search.answer is None:
         winner = None
     else:
@@ -124,7 +124,10 @@ def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRo
 
 
 def notice(search: SearchResults, state: str) -> str:
-    """A notice for an unfinished search, with the command that continues it; empty if it is finished."""
+    """Return a notice that the search is unfinished, with the command that continues it.
+
+    Returns an empty string if the search is finished.
+    """
     if search.ended:
         return ""
     next_step = f"`engram search --resume {search.name}` continues it"

@@ -1,7 +1,7 @@
-"""Estimates how much of a certificate fits on one sheet of A4, from the number of printed lines of its texts.
+"""Estimates how much of a certificate fits on one A4 sheet, from the number of printed lines in its texts.
 
-Heights are in CSS pixels, at the print sizes of `page.css`. They are estimates, because the layout depends on the
-browser, and slightly too large, so that a sheet never overflows.
+Heights are in CSS pixels at the print sizes in `page.css`. The layout depends on the browser, so they are slightly
+overestimated to keep a sheet from overflowing.
 """
 
 from __future__ import annotations
@@ -15,45 +15,48 @@ from orchestrator.run_folder.notes import Details
 
 Item = TypeVar("Item")
 
-SHEET = 1047  # height of A4 without margins of 1 cm
-TOP = 135  # heading and facts of the page, and the certificate's heading
-NOTICE = 32  # a notice
-HEADING = 20  # heading of a part of the certificate
-# height and characters of a line of text
+SHEET = 1047  # height of A4 with 1 cm margins
+TOP = 135  # page heading and facts, plus the certificate heading
+NOTICE = 32  # one notice
+HEADING = 20  # heading of one certificate section
+# Height of a text line, and characters per line.
 LINE = 13
 WIDTH = 130
-SIGNED = 62  # the lines to sign
-FINDING = 130  # a separate finding and its number line
-LINES = 4  # lines of its sentence that FINDING includes
-TABLE = 50  # caption and head of a table, and a line below it
-ROW = 19  # a row of the table of audited items
-# height and characters of a line of a finding in a table without other columns
+SIGNED = 62  # signature lines
+FINDING = 130  # a separate finding with its number line
+LINES = 4  # sentence lines included in FINDING
+TABLE = 50  # table caption, table head and a line below the table
+ROW = 19  # one row in the table of audited items
+# Height and characters of one line in a finding table without other columns.
 TOLD = 9.5
 WIDE = 125
-COLUMN = 14  # characters that another column takes from that line
-THINGS = 6  # rows of audited items that are always shown
-LARGEST = 1.3  # maximum magnification of a short certificate; text of 9 points is easy to read
+COLUMN = 14  # characters that each other column takes from that line
+THINGS = 6  # minimum number of audited items shown
+LARGEST = 1.3  # maximum magnification of a short certificate; 9-point text is easy to read
 
 
 def remaining_height(notices: int, texts: Iterable[Iterable[str]], details: Details) -> float:
-    """The height that remains for tables below the notices, the details and the texts of each part."""
+    """Return the height left for tables below the notices, the details and the texts of each section."""
     parts = list(texts)
     above = TOP + NOTICE * notices + (SIGNED + _text_height(filter(None, astuple(details))) if details else 0)
     return SHEET - above - 2 * TABLE - sum(HEADING + _text_height(part) for part in parts)
 
 
 def row_count(height: float, least_rows: int) -> int:
-    """The number of rows of audited items that fit into this height, and at least `least_rows`."""
+    """Return how many rows of audited items fit into this height, but at least `least_rows`."""
     return max(least_rows, int(height // ROW))
 
 
 def zoom_factor(free_height: float) -> float:
-    """The possible magnification of a certificate that leaves this height free: lines become higher and more."""
+    """Return how far a certificate with this much free height can be magnified.
+
+    Magnification makes lines taller and, because fewer words fit, more numerous.
+    """
     return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - free_height))) / 100))
 
 
 def finding_height(sentence: str) -> float:
-    """The height of a separate finding, whose sentence may be long."""
+    """Return the height of a separate finding, whose sentence may span several lines."""
     return FINDING + LINE * max(0, math.ceil(len(sentence) / WIDTH) - LINES)
 
 
@@ -62,12 +65,12 @@ def _text_height(paragraphs: Iterable[str]) -> float:
 
 
 def row_height(text: str, columns: int) -> float:
-    """The height of a row with this text after `columns` other columns."""
+    """Return the height of a row with this text next to `columns` other columns."""
     return max(24.0, 5 + TOLD * math.ceil(len(text) / max(20, WIDE - COLUMN * columns)))
 
 
 def fitting_items(items: Sequence[Item], heights: Sequence[float], remaining: float) -> list[Item]:
-    """The first items that fit into the remaining height, and at least one."""
+    """Return the leading items that fit into the remaining height, but at least one."""
     fitting: list[Item] = []
     for item, height in zip(items, heights, strict=True):
         remaining -= height

@@ -1,6 +1,6 @@
-"""Small drawings in lines of a page: signs of answers, and estimates with interval and null value.
+"""Inline graphics: answer signs, and estimates with interval and null value.
 
-Each common answer has its own colour and shape; other answers use the colour and shape of their tone.
+Each common answer has its own colour and shape. Other answers use the colour and shape of their tone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SIZE = 14
 ROUND = 'cx="7" cy="7" r="5"'
 DIAMOND = 'd="M7 1.2 12.8 7 7 12.8 1.2 7z"'
 SQUARE = 'x="2" y="2" width="10" height="10"'
-# Answer, or tone of another answer -> shape; hollow if the answer clears the model.
+# Maps an answer, or the tone of any other answer, to its shape. Shapes are hollow if the answer clears the model.
 SHAPES = {
     "memorised": f"<circle {ROUND}/>",
     "not forgotten": f"<path {DIAMOND}/>",
@@ -30,38 +30,38 @@ SHAPES = {
     "cleared": f'<rect class="hollow" {SQUARE}/>',
     "open": f'<rect class="hollow" {SQUARE}/><path d="M7 2h5v10H7z"/>',
 }
-# of a drawn estimate
+# Size of a drawn estimate.
 WIDTH = 96
 HEIGHT = 16
 MARGIN = 6
-NAMES = ("low", "estimate", "high", "null")  # numbers of a drawn estimate
+NAMES = ("low", "estimate", "high", "null")  # values drawn for an estimate
 Row = Mapping[str, Any]
 
 
 def kind(answer: str, tone: str) -> str:
-    """The CSS class of elements about this answer: `not-detected`."""
+    """Return the CSS class for this answer, such as `not-detected`."""
     return re.sub(r"\W+", "-", answer if answer in SHAPES else tone)
 
 
 def sign(answer: str, tone: str) -> Markup:
-    """The sign as `<svg>`, hidden from screen readers because the answer follows as text."""
+    """Render the sign as `<svg>`. Screen readers skip it because the answer follows as text."""
     shape = SHAPES.get(answer) or SHAPES.get(tone, SHAPES["open"])
-    # Only our own markup, no outside text.
+    # Contains only our own markup, no outside text.
     size = f'width="{SIZE}" height="{SIZE}" viewBox="0 0 {SIZE} {SIZE}"'
     return Markup(f'<svg class="sign" {size} aria-hidden="true" focusable="false">{shape}</svg>')
 
 
 def badge(answer: str, meaning: Meaning) -> Markup:
-    """The answer and its sign in its colour; the title is the audit's definition."""
+    """Render the answer and sign in the answer's colour. The title is the audit's definition of the answer."""
     return Markup('<span class="badge {}" title="{}">{} {}</span>').format(
         kind(answer, meaning.tone), meaning.words, sign(answer, meaning.tone), answer
     )
 
 
 def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
-    """Draw the rows below one another, on one scale that also has room for the rows `neighbours`.
+    """Draw rows below one another on a common scale that also leaves room for the rows in `neighbours`.
 
-    Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
+    Returns empty markup if the rows have fewer than two distinct numbers. Screen readers skip the drawing because the
     numbers are in the table.
     """
     if len(set(_numbers(rows))) < 2:
@@ -75,7 +75,7 @@ def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
         lines += _line(
             {name: f"{MARGIN + (value - minimum) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * index
         )
-    # Numbers and our own words only: nothing here comes from outside.
+    # Contains only numbers and our own words, nothing from outside.
     height = HEIGHT * len(rows)
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     return Markup(f'<svg class="glyph" {size} aria-hidden="true" focusable="false">{"".join(lines)}</svg>')

@@ -1,4 +1,4 @@
-"""Figures of a sweep: the deciding estimates of all cells over the varied fields, or a paper's table."""
+"""Figures of a sweep: the deciding estimates of all cells against the varied fields, or a repeated published table."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
 from tasks.contract.grouping import group_by
 
-LINES = 6  # more lines could not be distinguished: the cells are listed instead
+LINES = 6  # maximum number of lines; more could not be distinguished, so the cells are listed instead
 LETTERS = 52  # letters that fit below the panels
-MOST = 4  # rows of the summary if no verdict names any
+MOST = 4  # summary rows drawn if no verdict selects any
 PANEL = 1.5  # inches
 Setting = Mapping[str, Any]
-Name = tuple[str, str]  # metric and setting of a row of the summary
+Name = tuple[str, str]  # metric and setting of a summary row
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The values that distinguish a sweep's cell, as text, and its summary by metric and setting.
+    """One cell of a sweep: its distinguishing values as text, and its summary rows by metric and setting.
 
-    `carrying` names the rows that decide its verdict; empty without a verdict.
+    `carrying` names the rows that decide its verdict. It is empty if there is no verdict.
     """
 
     setting: Mapping[str, str]
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """The field of the x axis, its ordered values as text, and whether lines join the estimates."""
+    """The field on the x axis, its ordered values as text, and whether lines join the estimates."""
 
     field: str
     places: Sequence[str]
@@ -46,16 +46,16 @@ class SweepAxis:
 
     @classmethod
     def from_values(cls, field: str, values: Sequence[Any]) -> SweepAxis:
-        """An axis of these values; numbers are sorted and joined."""
+        """Create an axis for these values. Numbers are sorted and joined by lines."""
         return cls(field, _order_values(values), numeric(values))
 
     def index(self, cell: Cell) -> int:
-        """The position of a cell."""
+        """Return the position of a cell on the axis."""
         return self.places.index(cell.setting[self.field])
 
 
 def sweep(run: Run) -> Iterator[Figure]:
-    """Yield figures of the cells' estimates over the varied fields, one panel for each deciding row of the summary."""
+    """Yield figures of the cells' estimates against the varied fields, with one panel per deciding summary row."""
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied:
@@ -86,19 +86,22 @@ def sweep(run: Run) -> Iterator[Figure]:
 
 
 def _as_cell(run: Run, setting: Setting) -> Cell:
-    """Read a cell's summary; `setting` becomes text."""
+    """Read a cell's summary and convert `setting` to text."""
     texts = {name: _value_label(value) for name, value in setting.items()}
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
 def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[str, list[Cell]]:
-    """The cells of each line by its label: the values of the fields that are not on the x axis."""
+    """Group the cells by line. Each line is labelled with the values of the fields that are not on the x axis."""
     return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in field_names))
 
 
 def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
-    """Each cell's values of all varied fields; read from its config if its run is older than the sweep."""
+    """Return each cell's values for all varied fields.
+
+    If its run is older than the sweep, read them from its configuration.
+    """
     settings = [cell.about.get("setting") or {} for cell in cells]
     names: dict[str, None] = {}
     for setting in settings:
@@ -111,9 +114,9 @@ def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
 
 
 def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
-    """The varied fields as text, and the cells' names from their values, with and without the fields' names.
+    """Return the varied fields as text, and the cell names with and without field names.
 
-    Empty if there are fewer than two cells, or no field varies.
+    All three are empty if there are fewer than two cells or no field varies.
     """
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
@@ -129,7 +132,7 @@ def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
 
 
 def config_value(config: Any, path: str) -> Any:
-    """The value of a config's field by its dotted path; None if there is no such field."""
+    """Return the value of a configuration field by its dotted path. Returns None if there is no such field."""
     for name in path.split("."):
         if isinstance(config, Mapping):
             config = config.get(name)
@@ -139,10 +142,10 @@ def config_value(config: Any, path: str) -> Any:
 
 
 def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
-    """The cells and the names of the rows to draw: the deciding rows, or the first rows if no cell has a verdict.
+    """Return the cells and the row names to draw: deciding rows, or the first rows if no cell has a verdict.
 
-    If the deciding rows have one metric and different settings, such as the last epoch of each cell, they are matched
-    under the settings that they share.
+    If the deciding rows share one metric but differ in their settings (such as the last epoch of each cell), they are
+    matched on the settings that they have in common.
     """
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
@@ -167,7 +170,7 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
 
 
 def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
-    """The deciding row of this metric if the metric occurs once; otherwise the row of this name."""
+    """Return the cell's own deciding row for this metric if it is unique. Otherwise return the given name."""
     metric = name[0]
     own_rows = [row_name for row_name in cell.carrying if row_name[0] == metric]
     carried_metrics = [row_name[0] for row_name in carried]
@@ -177,7 +180,7 @@ def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
 
 
 def _common_name(names: Sequence[Name]) -> Name:
-    """The common metric of these names, and the settings in which they agree."""
+    """Return the metric shared by these names and the settings in which they agree."""
     if len(set(names)) == 1:
         return names[0]
     settings = [read_setting(setting) for _, setting in names]
@@ -189,12 +192,15 @@ def _common_name(names: Sequence[Name]) -> Name:
 
 
 def _drawable(cell: Cell, name: Name) -> bool:
-    """Whether the cell has an estimate in this row of the summary."""
+    """Whether the cell has an estimate in this summary row."""
     return name in cell.rows and finite(cell.rows[name]["estimate"])
 
 
 def varied_fields(settings: Sequence[Setting]) -> list[str]:
-    """The fields that distinguish the cells; numeric fields with the most values, which make the best axis, first."""
+    """Return the fields that distinguish the cells.
+
+    Numeric fields with the most values make the best axis, so they come first.
+    """
     values: dict[str, dict[str, Any]] = {}
     labelled_settings = []
     for setting in settings:
@@ -208,18 +214,17 @@ def varied_fields(settings: Sequence[Setting]) -> list[str]:
 
 
 def _order_values(values: Sequence[Any]) -> list[str]:
-    """The distinct values as text: numbers ascending, others in their order."""
+    """Return the distinct values as text. Numbers are sorted, other values keep their order."""
     distinct = {_value_label(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
 
 def numeric(values: Any) -> bool:
-    """Whether all values are numbers."""
     return all(finite(value) and not isinstance(value, bool) for value in values)
 
 
 def _value_label(value: Any) -> str:
-    """A short label of a swept value; data sets are named without digests."""
+    """Return a short label for a swept value. Data sets are named without digests."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -239,7 +244,7 @@ def _line_chart(
     title: str,
     note: str,
 ) -> Figure:
-    """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
+    """Draw one panel per summary row: its estimate against one field, with one line per value of the other fields."""
     labels = []
     if any(lines):
         labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
@@ -260,9 +265,9 @@ def _line_chart(
 
 
 def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
-    """Yield the estimates of each line's cells, side by side, and their null values.
+    """Yield the estimates for each line's cells, side by side, and their null values.
 
-    Each null value is a dash over its value of the axis; equal null values form one dashed line.
+    Each null value is drawn as a dash at its axis position. If all null values are equal, they form one dashed line.
     """
     for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
         line_cells = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
@@ -283,7 +288,7 @@ def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxi
 
 
 def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
-    """Forest plots with a row for each cell, for more cells than lines can show."""
+    """Yield forest plots with one row per cell, for when there are more cells than lines can show."""
     rows = []
     for name in names:
         for cell in cells:
@@ -294,12 +299,12 @@ def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note
 
 
 def _cell_row(cell: Cell, name: Name) -> Row:
-    """A cell's row of the summary, with the cell as its setting."""
+    """Return the cell's summary row with the cell itself as the setting."""
     return {**cell.rows[name], "metric": _row_title(name), "setting": json.dumps(cell.setting), "published": None}
 
 
 def _row_title(name: Name) -> str:
-    """A title for a row of the summary: its metric and its setting."""
+    """Return a title for a summary row: its metric and setting."""
     words = row_label({"setting": name[1]}, LETTERS - len(name[0]))
     if words == "all":
         return name[0]
@@ -307,7 +312,7 @@ def _row_title(name: Name) -> str:
 
 
 def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
-    """The meaning of the dashed line, and the sample size of each estimate."""
+    """Describe the dashed line and the sample size of each estimate."""
     rows = [cell.rows[name] for cell in cells for name in names if _drawable(cell, name)]
     dashed = ""
     if any(finite(row["null"]) for row in rows):
@@ -324,13 +329,16 @@ def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
 
 
 def describe_row(row: Row) -> str:
-    """An estimate of a cell and its interval as text."""
+    """Describe a cell's estimate and interval as text."""
     where = ", ".join(f"{field} {value}" for field, value in read_setting(row["setting"]).items())
     return f"{row['metric']} at {where}: {drawing.format_number(row['estimate'])}{estimates.format_ends(row)}."
 
 
 def repetition(run: Run) -> Iterator[Figure]:
-    """Yield a paper's table: the estimates of all cells that have a published value, labelled by the varied fields."""
+    """Yield figures that repeat a published table.
+
+    They contain all cell estimates with a published value, labelled by the varied fields.
+    """
     settings = _varied_settings(run.cells)
     fields = varied_fields(settings)
     rows = []
@@ -347,7 +355,7 @@ def repetition(run: Run) -> Iterator[Figure]:
 
 
 def cell_label(setting: Setting, fields: list[str]) -> str:
-    """A short label of a cell's setting; true booleans by their names."""
+    """Return a short label for a cell's setting. Fields that are true appear as their names."""
     words = []
     for field in fields:
         if setting[field] is not False:

@@ -1,4 +1,4 @@
-"""The words and symbols of a page's science, explained before they are used."""
+"""Explains the technical words and symbols on a page before they are used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COMMON: Mapping[str, str] = {
     "p": "the probability of an equal or larger value without memorisation; one-sided unless stated otherwise",
     "n": "the sample size: the number of independent units of the estimate",
 }
-COLUMNS = {INTERVAL: "low", "null": "null", "p": "p_value", "n": "n"}  # heading -> column of the summary
+COLUMNS = {INTERVAL: "low", "null": "null", "p": "p_value", "n": "n"}  # heading -> summary column
 
 
 def explain_symbols(run: Run) -> list[tuple[str, str]]:
-    """The symbols and words of the answer and the summary, and their meanings; the audit's own first."""
+    """Return the meanings of the symbols and words in the answer and summary. The audit's own come first."""
     rows = run.summary
     texts = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
     texts += [

@@ -11,12 +11,12 @@
     engram.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
     print(engram.audit(model, (member_images, member_labels), (other_images, other_labels)))  # a quick look at a model
 
-Every error that the command line reports in one line is an `engram.EngramError`; its subclass `engram.SpecError` marks
-wrong arguments. Your program may have its own modules called `tasks`, `orchestrator` or `dashboards`: in a process that
-imports `engram`, these names refer to Engram's packages.
+Every error that the command line reports as a one-line message is an `engram.EngramError`. Its subclass
+`engram.SpecError` indicates wrong arguments. Your program may have its own modules called `tasks`, `orchestrator` or
+`dashboards`: in a process that imports `engram`, these names refer to Engram's packages.
 """
 
-from engram import own_packages as own_packages  # before the next line, which must not import a user's module
+from engram import own_packages as own_packages  # before the next line, which must not import the user's module
 from orchestrator import EngramError, SpecError, audits, plan, run, search
 from orchestrator import open as open
 from orchestrator.errors import short_traceback
@@ -24,5 +24,5 @@ from tasks.external import split_audit
 
 audit = short_traceback(split_audit.audit)
 
-# Without `open`, so that `import *` does not hide Python's.
+# Omits `open`, so that `import *` does not hide Python's built-in.
 __all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

@@ -1,4 +1,4 @@
-"""Atomic writing of result files."""
+"""Writes result files atomically."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_whole(text: str, path: Path) -> None:
-    """Write a file atomically, and create its folder if necessary."""
+    """Write a file atomically, creating its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(text, encoding="utf-8")

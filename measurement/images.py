@@ -1,4 +1,4 @@
-"""MNIST, or random images of its shape if MNIST is not available."""
+"""MNIST, or random images of the same shape if MNIST is not available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.datasets.images import Images
 
 
 def images(count: int) -> tuple[str, Images]:
-    """The first images of MNIST, or random images if MNIST is not available, with a name for the data."""
+    """Return a name for the data and the first MNIST images, or random images if MNIST is not available."""
     try:
         data = load(Dataset("mnist"))
         train = data.train_images[:count]

@@ -1,4 +1,4 @@
-"""Facts about the machine in every result file: date, processor, ceiling, load and versions."""
+"""Facts about the machine in every result file: date, processor, peak speed, load and versions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import torch
 from tasks.numerics.matmul import TORCH, products
 from tasks.worker.hardware import threads
 
-PRODUCTS = 4  # in one run of a ceiling
-ROUNDS = 2  # of each ceiling, after one that is not timed; the fastest counts
+PRODUCTS = 4  # per run of a ceiling
+ROUNDS = 2  # per ceiling, after one untimed round; the fastest counts
 CPU = torch.device("cpu")
 
 
 def machine_facts(packages: Iterable[str] = ()) -> dict[str, str]:
-    """The facts that make results comparable, including the versions of these packages."""
+    """Return the facts that make results comparable, including the versions of these packages."""
     versions = [f"torch {torch.__version__}", *(f"{name} {metadata.version(name)}" for name in ("numpy", *packages))]
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -34,7 +34,7 @@ def machine_facts(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def describe_processor() -> str:
-    """Name, family and model, cores and vector instructions; a name alone does not identify the generation."""
+    """Return name, family, model, cores and vector instructions. The name alone does not identify the generation."""
     fields = cpu_fields()
     name = fields.get("model name") or platform.processor() or platform.machine()
     if {"cpu family", "model"} <= set(fields):
@@ -43,7 +43,7 @@ def describe_processor() -> str:
 
 
 def cpu_fields() -> dict[str, str]:
-    """The fields of the first processor in /proc/cpuinfo; empty if the file does not exist."""
+    """Return the fields of the first processor in /proc/cpuinfo. Returns no fields if the file does not exist."""
     path = Path("/proc/cpuinfo")
     if not path.exists():
         return {}
@@ -54,7 +54,7 @@ def cpu_fields() -> dict[str, str]:
 
 @lru_cache
 def describe_ceiling() -> str:
-    """The fastest float32 product of one thread, measured once per process: `107 GF/s, 1 thread, onednn`."""
+    """Describe the fastest single-thread float32 product, measured once per process: `107 GF/s, 1 thread, onednn`."""
     fastest = {}
     with threads(1):
         for name, run in ceilings(CPU).items():
@@ -65,14 +65,14 @@ def describe_ceiling() -> str:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """The CPU seconds of one run."""
+    """Return the CPU seconds of one run."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
 def ceilings(device: torch.device) -> dict[str, Callable[[], object]]:
-    """A 1024 x 1024 product by torch, and by Engram's product library on this device if it differs."""
+    """Return 1024 x 1024 products computed by torch and, if it differs, by Engram's product library for this device."""
     square = torch.randn(1024, 1024, device=device)
     bias = torch.zeros(1024, device=device)
     libraries = {library.name: library for library in (TORCH, products(device, torch.float32))}
@@ -89,5 +89,5 @@ def ceilings(device: torch.device) -> dict[str, Callable[[], object]]:
 
 
 def rate(seconds: float) -> float:
-    """GF/s of one run of a ceiling."""
+    """Return the GF/s of a ceiling run that took this many seconds."""
     return PRODUCTS * 2 * 1024**3 / seconds / 1e9

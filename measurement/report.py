@@ -1,4 +1,4 @@
-"""The facts, options and pages that benchmarks and studies share."""
+"""Facts, options and pages shared by benchmarks and studies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.numerics.matmul import products
 
 
 def measurement_facts(data: str, device: torch.device) -> dict[str, str]:
-    """The facts that make results comparable: machine, versions, device, product library, data."""
+    """Return the facts that make results comparable: machine, versions, device, product library and data."""
     return machine_facts() | {
         "device": gpu(device) if device.type == "cuda" else "CPU",
         "products": products(device, torch.float32).name,
@@ -22,13 +22,13 @@ def measurement_facts(data: str, device: torch.device) -> dict[str, str]:
 
 
 def gpu(device: torch.device) -> str:
-    """The GPU's name, memory and CUDA version."""
+    """Return the GPU's name, memory and CUDA version."""
     properties = torch.cuda.get_device_properties(device)
     return f"{properties.name}, {properties.total_memory / 1e9:.0f} GB, CUDA {torch.version.cuda}"
 
 
 def make_parser(docstring: str | None, program: str | None = None) -> argparse.ArgumentParser:
-    """A parser with the option `--tiny`, described by the first line of a module's docstring."""
+    """Create a parser with the option `--tiny`. Its description is the first line of a module docstring."""
     description = (docstring or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--tiny", action="store_true", help="run small cases to test the code, not to measure")
@@ -36,7 +36,7 @@ def make_parser(docstring: str | None, program: str | None = None) -> argparse.A
 
 
 def publish_counts(title: str, setting: dict[str, str], table: str, out: Path | None) -> None:
-    """Print a table of counts below the facts, and write both to `out` if it is given."""
+    """Print a table of counts below the facts. If `out` is given, also write both to this file."""
     facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
     text = f"# {title}\n\n{facts}\n\n{table}"
     print(text, end="")

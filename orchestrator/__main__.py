@@ -1,4 +1,4 @@
-"""`python -m orchestrator` is `engram`."""
+"""Makes `python -m orchestrator` an alias of `engram`."""
 
 from engram_command import main
 

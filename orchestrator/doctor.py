@@ -1,6 +1,6 @@
 """Checks whether this machine can run audits: installed packages, processors, store, tracking and data.
 
-PyTorch is checked in a separate process; nothing here imports it.
+PyTorch is checked in a separate process and never imported here.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
 from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
 
-CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # packages of every installation
+CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # packages in every installation
 FAISS = ("faiss-gpu", "faiss-cpu")
-MIN_FREE = 1_000_000_000  # bytes free in the store below which a run may have to pause
+MIN_FREE = 1_000_000_000  # free bytes in the store below which a run may have to pause
 MIN_SHARED_MEMORY = 500_000_000  # bytes in /dev/shm below which Ray stores its objects on disk
-PROBE = 3.0  # seconds to reach an address in
+PROBE = 3.0  # seconds to wait for an address to answer
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port that Ray or MLflow listens on, by its usual number; None if the system chooses one."""
+    """A port used by Ray or MLflow. `number` is the usual port number, or None if the system chooses one."""
 
     number: int | None
     use: str
-    asks: bool  # requires the token, if Ray has one
+    asks: bool  # whether it requires the token, if Ray has one
 
 
 PORTS = (
@@ -56,7 +56,7 @@ PORTS = (
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """One check. `ok` is None if something could be better but is not required."""
+    """Result of one check. `ok` is None if something optional could be improved."""
 
     name: str
     ok: bool | None
@@ -65,7 +65,7 @@ class MachineCheck:
 
 
 def examine(store: str, address: str | None) -> Iterator[MachineCheck]:
-    """Yield the checks as they are made."""
+    """Yield the result of each check as it completes."""
     yield _python()
     yield from _packages()
     yield from _audits()
@@ -98,7 +98,7 @@ def _packages() -> Iterator[MachineCheck]:
 
 
 def _package(name: str, ok: bool | None, absent: str, advice: str) -> MachineCheck:
-    """The version of a package; `ok`, `absent` and `advice` apply if it is not installed."""
+    """Report a package's version. `ok`, `absent` and `advice` apply if it is not installed."""
     version = _version(name)
     if version is None:
         return MachineCheck(name, ok, absent, advice)
@@ -211,7 +211,10 @@ def _tls() -> MachineCheck:
 
 
 def _ports() -> Iterator[MachineCheck]:
-    """The ports in use by Ray and MLflow: whether each requires a token, and whether it is taken on this machine."""
+    """Report the ports used by Ray and MLflow.
+
+    Each result states whether the port requires a token and whether it is in use on this machine.
+    """
     for port in PORTS:
         token_rule = "answers without a token"
         if port.asks:
@@ -235,7 +238,7 @@ def _store(location: str) -> MachineCheck:
             file.write(b"\0" * 4096)
     except EngramError as error:
         return MachineCheck("store", False, str(error), "give another location with --store or ENGRAM_STORE")
-    except (OSError, RuntimeError) as error:  # RuntimeError: the home directory of an unknown user
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user is unknown and has no home directory
         advice = "free some space, or give another location with --store or ENGRAM_STORE"
         return MachineCheck(
             "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
@@ -298,7 +301,7 @@ def _answers(url: str) -> bool:
 
 
 def _bucket(location: str) -> MachineCheck:
-    """Check a store in a bucket: reach it, write to it and count its results."""
+    """Check a store in a bucket: connect, write, and count its results."""
     from orchestrator.store import is_there, open_store
     from orchestrator.store.bucket import Bucket
 
@@ -321,7 +324,7 @@ def _data() -> Iterator[MachineCheck]:
     from tasks.datasets.places import find, known_names
 
     for name, description in known_names().items():
-        if ":" in name:  # a path of the user
+        if ":" in name:  # a path given by the user
             continue
         try:
             find(name)

@@ -1,4 +1,4 @@
-"""Errors outside of tasks, and the exit codes of the commands that they end."""
+"""Errors raised outside tasks, and the exit codes of the commands that they end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a function for Python callers: the traceback of an EngramError shows this frame but none below it."""
+    """Wrap a function for Python callers so that an EngramError's traceback ends at this frame."""
 
     @wraps(function)
     def wrapper(*arguments: P.args, **keywords: P.kwargs) -> T:
@@ -26,14 +26,14 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class EngramError(Exception):
-    """An error shown to the user in one line. Exit code 1 unless a subclass sets another."""
+    """An error shown to the user as a one-line message. The exit code is 1 unless a subclass sets another."""
 
     exit_code = 1
 
 
 def missing_package(error: ModuleNotFoundError) -> EngramError | None:
-    """The error that names the extra to install; None if no extra contains the missing module."""
-    from tasks.contract.extras import (  # while this module is imported, `tasks` may be the user's
+    """Return an error that names the extra to install. Returns None if no extra contains the missing module."""
+    from tasks.contract.extras import (  # during this import, `tasks` may still be the user's
         describe_missing,
         extra_behind,
     )
@@ -45,33 +45,33 @@ def missing_package(error: ModuleNotFoundError) -> EngramError | None:
 
 
 class SpecError(EngramError):
-    """Bad usage or configuration: the value, the field, and the allowed values."""
+    """Invalid usage or configuration. The message names the value, the field and the allowed values."""
 
     exit_code = 2
 
 
 class StoreError(EngramError):
-    """The store cannot be opened, or a file in it cannot be read."""
+    """The store cannot be opened, or one of its files cannot be read."""
 
 
 class Unwritable(StoreError):
-    """The store refuses writes (full, read-only, no permission): a pause, not a failure of any job."""
+    """The store refuses writes: it is full, read-only or not permitted. The run pauses; no job fails."""
 
 
 class Absent(StoreError):
-    """No result under this key."""
+    """The store has no result for this key."""
 
 
 class Damaged(StoreError):
-    """A result's bytes differ from those written. It has been set aside."""
+    """The bytes of a result differ from those written. The file has been set aside."""
 
 
 class Unreadable(StoreError):
-    """A result exists but cannot be read at present, so it may or may not be intact."""
+    """A result exists but cannot be read at the moment, so it may or may not be intact."""
 
 
 class Held(EngramError):
-    """Another living driver has this run."""
+    """Another living driver is running this run."""
 
 
 class ClusterError(EngramError):

@@ -1,4 +1,7 @@
-"""The guide from a situation to a specification: the audit, its questions to the user, and the commented file."""
+"""Guides the user from a situation to a specification.
+
+It picks the audit, asks its questions and writes a commented file.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
 from tasks.datasets.dataset import Dataset
 
-WIDTH = 100  # columns of the file
+WIDTH = 100  # column width of the file
 
 
 @dataclass(frozen=True)
 class Guide:
-    """A situation and the audit for it."""
+    """A situation and the audit that fits it."""
 
     audit: str
     situation: Situation
 
     def base_config(self) -> Any:
-        """The config that the situation's fields and the answers modify."""
+        """Return the configuration that the situation's fields and the user's answers modify."""
         audit = audits.find(self.audit).audit
         if self.situation.preset is None:
             return audit.config()
@@ -43,7 +46,7 @@ class Guide:
 
 
 def find_guide(have: str, fear: str) -> Guide:
-    """The audit for this situation. Raises SpecError with the allowed values if there is none."""
+    """Return the audit for this situation. Raises SpecError with the allowed values if there is none."""
     guides = _guides()
     if have not in HAVE:
         raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
@@ -57,30 +60,30 @@ def find_guide(have: str, fear: str) -> Guide:
 
 
 def fears_with(have: Have) -> dict[str, str]:
-    """The fears that an audit exists for, given what the user has: name -> description."""
+    """Return the fears that some audit addresses, given what the user has, as name -> description."""
     return {fear: words for fear, words in FEAR.items() if (have, fear) in _guides()}
 
 
 def _guides() -> dict[tuple[Have, Fear], Guide]:
-    """The audit for each situation; the first by name if there are several."""
+    """Return the audit for each situation. If there are several, the first one by name wins."""
     guides: dict[tuple[Have, Fear], Guide] = {}
     for name in audits.names():
-        registered = audits.find_installed(name)  # another package's error must not hide our audits
+        registered = audits.find_installed(name)  # an error in another package must not hide our audits
         for situation in () if registered is None else registered.audit.wording.situations:
             guides.setdefault((situation.have, situation.fear), Guide(name, situation))
     return guides
 
 
 def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
-    """The answers by the full paths of their fields; short names are expanded."""
+    """Return the answers keyed by full field paths. Short names are expanded."""
     paths, _ = find_paths(guide.base_config(), {**guide.situation.sets, **answers})
     return {paths[name]: answer for name, answer in answers.items()}
 
 
 def check_answer(guide: Guide, field_question: Asked, answer: str) -> None:
-    """Check one answer alone: its type, its range, and whether the file or data set that it names exists.
+    """Check a single answer: its type, its range, and whether the file or data set that it names exists.
 
-    `_build_config` checks conditions on several answers. Raises SpecError or EngramError.
+    `_build_config` checks conditions that involve several answers. Raises SpecError or EngramError.
     """
     if not answer:
         if field_question.optional:
@@ -93,14 +96,14 @@ def check_answer(guide: Guide, field_question: Asked, answer: str) -> None:
 
 
 def _build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
-    """The config with all answers set at once. Raises SpecError if they do not fit together."""
+    """Build the configuration from all answers at once. Raises SpecError if they are inconsistent."""
     return replace_fields(guide.base_config(), _collect_settings(guide, answers))
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
-    """The stand-in that the answer will name (`in a stand-in network, mlp1`); empty if there is none.
+    """Return the stand-in that the verdict will name, such as `in a stand-in network, mlp1`.
 
-    Raises SpecError if the answers do not fit together.
+    Returns an empty string if there is no stand-in. Raises SpecError if the answers are inconsistent.
     """
     name = audits.find(guide.audit).audit.wording.stand_in
     config = _build_config(guide, answers)
@@ -108,7 +111,7 @@ def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
 
 
 def _collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that the situation and these answers set, in the order of the questions."""
+    """Collect the fields set by the situation and by these answers, in question order."""
     settings: dict[str, Any] = dict(guide.situation.sets)
     for field_question in guide.situation.asks:
         if answer := answers.get(field_question.field, ""):
@@ -119,9 +122,9 @@ def _collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any
 
 
 def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> list[Asked]:
-    """The questions whose answers an error is about; all questions if it names none.
+    """Return the questions whose answers an error message refers to. Returns all questions if it names none.
 
-    A message that quotes a value, such as `examples is 0`, is about this field only, even if it mentions others.
+    A message that quotes a value, such as `examples is 0`, refers to that field only, even if it mentions others.
     """
     asks = guide.situation.asks
     text = _without_paths(message, asks)
@@ -141,12 +144,12 @@ def _quotes(text: str, field: str, answer: str) -> bool:
 
 
 def _names(text: str, forms: Iterable[str]) -> bool:
-    """Whether a text names a field in one of these forms."""
+    """Whether the text names a field in one of these forms."""
     return any(re.search(rf"(?<![\w.]){re.escape(form)}(?![\w.])", text) for form in forms)
 
 
 def _written_forms(guide: Guide, field: str) -> tuple[str, ...]:
-    """The whole path of a field, the last part of it, and this part below the tag of a selected alternative."""
+    """Return the ways to write a field: its full path, the last part, and the last part below an alternative's tag."""
     tags = [value for value in guide.situation.sets.values() if isinstance(value, str)]
     return field, _last(field), *(f"{tag}.{_last(field)}" for tag in tags)
 
@@ -156,7 +159,7 @@ def _last(field: str) -> str:
 
 
 def _without_paths(message: str, asks: Iterable[Asked]) -> str:
-    """The message without the list of all fields that were set, `data, examples, network: `, at its beginning."""
+    """Remove the leading list of all fields that were set, such as `data, examples, network: `, from the message."""
     paths, colon, rest = message.partition(": ")
     question_fields = {field_question.field for field_question in asks}
     names = paths.split(", ")
@@ -166,9 +169,9 @@ def _without_paths(message: str, asks: Iterable[Asked]) -> str:
 
 
 def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
-    """The specification as YAML with a comment above each field, which `engram run` reads.
+    """Write the specification as YAML with a comment above each field. `engram run` reads this file.
 
-    If probes are sent to the owner first and the situation has a secret, the secret is drawn here.
+    If probes must be sent to the model owner first and the situation has a secret, the secret is generated here.
     """
     situation = guide.situation
     settings = _collect_settings(guide, answers)
@@ -189,12 +192,12 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
 
 
 def waits_for_table(guide: Guide, answers: Mapping[str, str]) -> bool:
-    """Whether the owner has to evaluate probes before the audit can run."""
+    """Whether the model owner has to evaluate probes before the audit can run."""
     return bool(guide.situation.table) and not answers.get(guide.situation.table)
 
 
 def table_settings(situation: Situation, table: str) -> list[str]:
-    """The settings by which a run reads the table that an owner returned, in command-line syntax."""
+    """Return the settings, in command-line syntax, with which a run reads the table returned by a model owner."""
     table_question = next(
         table_question for table_question in situation.asks if table_question.field == situation.table
     )
@@ -205,7 +208,7 @@ def table_settings(situation: Situation, table: str) -> list[str]:
 
 
 def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
-    """Whether the file contains a secret, given by the user or drawn."""
+    """Whether the file contains a secret, either given by the user or generated."""
     secret = guide.situation.secret
     return bool(secret) and (waits_for_table(guide, answers) or bool(answers.get(secret)))
 
@@ -236,8 +239,8 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _number_or_text(guide: Guide, field: str, value: Any) -> Any:
-    """A setting as a number or a truth value if its field holds one, else unchanged."""
-    with suppress(SpecError):  # of an alternative whose fields follow
+    """Convert a setting to a number or boolean if its field holds one. Otherwise, return it unchanged."""
+    with suppress(SpecError):  # the field may belong to an alternative whose fields follow
         typed = read_field(type(guide.base_config()), field, value)
         if isinstance(typed, bool | int | float):
             return typed

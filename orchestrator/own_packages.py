@@ -1,4 +1,4 @@
-"""Makes a name refer to Engram's package in this process, even if another module comes first on the path."""
+"""Makes a package name refer to Engram's own package in this process, even if another module shadows it on the path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def load(name: str) -> None:
-    """Import Engram's package of this name; replace another module imported under this name."""
+    """Import Engram's own package of this name, replacing any other module imported under this name."""
     package_file = ROOT / name / "__init__.py"
     loaded = sys.modules.get(name)
     if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == package_file:

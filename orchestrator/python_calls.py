@@ -1,8 +1,8 @@
-"""The Python interface: `engram.run`, `search`, `open`, `plan` and `audits`.
+"""The Python API: `engram.run`, `search`, `open`, `plan` and `audits`.
 
-`run`, `search` and `plan` take the options that `orchestrator.spec.options` declares as keyword arguments; any other
-keyword is a field of the audit's configuration. Their signatures name all options, for `help` and notebooks; type
-checkers and editors read the same signatures in `orchestrator/__init__.pyi`, which `make docs` writes from them.
+`run`, `search` and `plan` accept the options declared in `orchestrator.spec.options` as keyword arguments. Any other
+keyword is a field of the audit's configuration. Their signatures list all options for `help` and notebooks. Type
+checkers and editors read the same signatures from `orchestrator/__init__.pyi`, which `make docs` generates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAN_OPTIONS = {name: EXECUTION[name] for name in ("address", "all_cells", "same
 
 
 def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Function]:
-    """Add the options to the signature of a function that accepts them, and an audit's fields, as `**keywords`."""
+    """Add these options to the signature of a function that accepts them, and audit fields, as `**keywords`."""
 
     def sign(function: Function) -> Function:
         *parameters, keywords = inspect.signature(function).parameters.values()
@@ -46,7 +46,7 @@ def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Functio
 
 
 def _take(options: Mapping[str, Option], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Move the values of these options out of the keywords; a missing text is read from its environment variable."""
+    """Move the values of these options out of the keywords. A missing string is read from its environment variable."""
     values = {}
     for name, option in options.items():
         value = keywords.pop(name, None)
@@ -69,14 +69,14 @@ def run(
 ) -> Report:
     """Run an audit, or a YAML file, to completion.
 
-    The report has the answer as `verdict` and its numbers as the table `summary`. Stored results are reused. A field of
-    the configuration is a keyword; a nested one is given as `**{"training.rate": 1e-3}`. The other keywords are the
-    options of `engram run`. An option that is None keeps the value of the YAML file or, without one, its default: no
-    failed job is tolerated, a report is drawn, and the user's own images are not shown.
+    In the returned report, `verdict` holds the answer and the table `summary` its numbers. Stored results are reused.
+    Configuration fields are passed as keywords, nested ones as `**{"training.rate": 1e-3}`. The remaining keywords are
+    the options of `engram run`. An option that is None keeps its value from the YAML file or, without a file, its
+    default: no failed job is tolerated, a report is drawn, and the user's own images are not shown.
 
-    The runs of a sweep, or of a preset with several cells, are in `cells`. Cells whose data are missing are in
-    `left_out`; with `all_cells` the run is refused instead. With `same_code`, changes of the user's code are accepted
-    and results of the earlier code are used.
+    `cells` contains the runs of a sweep, or of a preset with several cells. `left_out` contains cells whose data are
+    missing; with `all_cells`, the run is refused instead. With `same_code`, changes to the user's code are accepted and
+    results from the earlier code are reused.
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """
@@ -107,13 +107,15 @@ def search(
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **keywords: Any,
 ) -> Report:
-    """Search for the training that memorises least at the required utility; `verdict` is the recommendation.
+    """Search for the training configuration that memorises least at the required utility.
 
-    over: the fields to vary, each with its values or a text as on the command line, `"log(1e-4..1e-2)"`. The other
-    keywords are the options of `engram search` and fields of the configuration, as in `run`. An option that is None
-    keeps the value of the YAML file, or its default. The same call continues a search that was stopped; with more
-    `trials` the search continues from there. The tables are `trials` and `front`; the runs of the trials are in
-    `cells`.
+    over: the fields to vary, each with a list of values or a range in command-line syntax, such as `"log(1e-4..1e-2)"`.
+    The other keywords are the options of `engram search` and configuration fields, as in `run`. An option that is None
+    keeps its value from the YAML file, or its default.
+
+    The report's `verdict` is the recommendation, its tables are `trials` and `front`, and `cells` contains the runs of
+    the trials. Repeating the call continues a search that was stopped; with more `trials`, a finished search continues
+    as well.
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """
@@ -139,10 +141,12 @@ def search(
 
 @short_traceback
 def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = None) -> Report:
-    """The report of an earlier run or sweep, given its name, the beginning of it, or the path of its folder or page.
+    """Open the report of an earlier run or sweep, given its name, a prefix of the name, or the path of its folder or
+    page.
 
-    `store` is the location of its store: by default the one that the path is in, else ENGRAM_STORE or ./engram-store.
-    An unfinished run has the results available so far. Raises SpecError if there is no such run.
+    `store` is the location of its store. The default is the store that contains the path; otherwise ENGRAM_STORE or
+    ./engram-store. For an unfinished run, the report contains the results available so far. Raises SpecError if there
+    is no such run.
     """
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
@@ -154,7 +158,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
         location = None
     else:
         location = specification.name_or_path(store, "store", STORE)
-    if os.sep in name or os.path.exists(name):  # unlike Path.exists, False for text that cannot be a path
+    if os.sep in name or os.path.exists(name):  # unlike Path.exists, returns False for text that cannot be a path
         path = Path(os.path.expanduser(name)).absolute()
         folder = path.parent if path.is_file() else path
         if location is None and folder.parent.name != "runs":
@@ -180,9 +184,9 @@ def plan(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     **keywords: Any,
 ) -> dict[str, Any]:
-    """The jobs of a run, the results already stored, and the expected time of the rest; starts nothing.
+    """List the jobs of a run, the results already stored and the expected time for the rest. Nothing is started.
 
-    Takes the arguments of `run`; returns the output of `engram plan --json`.
+    Takes the same arguments as `run` and returns the output of `engram plan --json`.
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """
@@ -195,7 +199,7 @@ def plan(
 
 @short_traceback
 def audits() -> dict[str, tuple[str, ...]]:
-    """The installed audits, each with the names of its presets."""
+    """Return the installed audits, each with the names of its presets."""
     from orchestrator.spec.audits import find, names
 
     return {name: tuple(find(name).audit.presets) for name in names()}
@@ -210,7 +214,7 @@ def _specification(
     execution: Mapping[str, Any],
     observe: object,
 ) -> Spec:
-    """The specification for the arguments of `run`, `search` and `plan`. Raises SpecError for an invalid one."""
+    """Build the specification from the arguments of `run`, `search` or `plan`. Raises SpecError if they are invalid."""
     from orchestrator.spec import resolve, specification
     from orchestrator.store import given_location
 

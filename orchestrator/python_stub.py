@@ -1,8 +1,9 @@
-"""Writes `orchestrator/__init__.pyi`, the signatures of the Python interface for type checkers and editors.
+"""Writes `orchestrator/__init__.pyi`, which gives type checkers and editors the signatures of the Python API.
 
-The options of `run` and `search` are declared as data, which no type checker reads, and an audit's fields are further
-keywords. `Unpack[TypedDict]` cannot express both: mypy 2.4 refuses a keyword that the dictionary does not name, since
-it lacks `extra_items` (PEP 728). `python -m orchestrator.python_stub` therefore writes the signatures out.
+The options of `run` and `search` are declared as data, which type checkers cannot read, and an audit's fields are
+additional keywords. `Unpack[TypedDict]` cannot express both: mypy 2.4 does not support `extra_items` (PEP 728) and
+therefore rejects any keyword that the dictionary does not name. `python -m orchestrator.python_stub` therefore writes
+the signatures out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from orchestrator.runs.report import Report
 
 
 def format_stub() -> str:
-    """The text of the stub."""
+    """Return the text of the stub file."""
     exported = ", ".join(f'"{name}"' for name in orchestrator.__all__)
     lines = [f"__all__ = [{exported}]", ""]
     for function in FUNCTIONS:
@@ -45,7 +46,7 @@ def format_stub() -> str:
 
 
 def _format(function: Callable[..., Any]) -> Iterator[str]:
-    """The lines of a function, with one parameter per line."""
+    """Yield the lines of a function signature, with one parameter per line."""
     signature = inspect.signature(function)
     if not signature.parameters:
         yield f"def {function.__name__}() -> {signature.return_annotation}: ..."

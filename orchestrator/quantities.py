@@ -1,4 +1,4 @@
-"""Values as text: counts, durations, sizes, names that are safe on a terminal, and JSON's types."""
+"""Formats values as text: counts, durations, sizes, terminal-safe names and JSON types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MORE = "more "
-# Control and format characters (Cc, Cf), line separators and lone surrogates: a terminal obeys them, or shows the text
-# after them in another order. Blanks and letters of all scripts are allowed.
+# Control and format characters (Cc, Cf), line separators and lone surrogates. A terminal may act on them or display the
+# following text in another order. Blanks and letters of all scripts are allowed.
 INVISIBLE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
@@ -18,15 +18,15 @@ INVISIBLE = (
 IN_LINES = re.compile(f"[{INVISIBLE}]")
 IN_A_LINE = re.compile(f"[\t\n{INVISIBLE}]")
 SURROGATES = re.compile("[\ud800-\udfff]")
-OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # not the escape of a byte
+OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # other than those that stand for an invalid byte
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
 def format_count(number: int, noun: str) -> str:
-    """A count with its noun: `1 training`, `12 pairs of trainings`, `12 canaries`. The first word takes the plural.
+    """Format a count with its noun: `1 training`, `12 pairs of trainings`, `12 canaries`.
 
-    In `more job` the second word does: `2 more jobs`.
+    The first word is put in the plural, except after `more`, where it is the second word: `2 more jobs`.
     """
     if noun.startswith(MORE):
         count, _, plural_noun = format_count(number, noun.removeprefix(MORE)).partition(" ")
@@ -45,7 +45,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as text: 45 s, 3 min 20 s, 2 h 5 min."""
+    """Format a duration: 45 s, 3 min 20 s, 2 h 5 min."""
     total_seconds = round(seconds)
     if total_seconds < 1:
         return "under 1 s"
@@ -63,7 +63,7 @@ def format_duration(seconds: float) -> str:
 
 
 def approximate_duration(seconds: float) -> str:
-    """An estimated duration, rounded, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
+    """Round an estimated duration and format it: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
     if seconds < 10:
         step = 1
     elif seconds < 60:
@@ -78,7 +78,7 @@ def approximate_duration(seconds: float) -> str:
 
 
 def format_size(count: float) -> str:
-    """A number of bytes in the largest unit that gives at least 1, with three digits: 1.5 GB."""
+    """Format a size in bytes with three digits, in the largest unit that gives at least 1: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -87,9 +87,9 @@ def format_size(count: float) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text in valid UTF-8: invalid bytes of a file name are shown as Python escapes.
+    """Return the text as valid UTF-8. Invalid bytes in a file name are shown as Python escapes.
 
-    Python reads an invalid byte as a lone surrogate; with the locale C this includes each byte of an umlaut.
+    Python represents an invalid byte as a lone surrogate. In the C locale, this includes every byte of an umlaut.
     """
     if not SURROGATES.search(text):
         return text
@@ -98,17 +98,20 @@ def encodable(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as one line; every character that a terminal would obey becomes a Python escape."""
+    """Return the text as one line. Every character that a terminal would act on becomes a Python escape."""
     return IN_A_LINE.sub(_escape, encodable(text))
 
 
 def printable_lines(text: str) -> str:
-    """As `printable` for a text of several lines; line ends and tabs are kept."""
+    """Like `printable`, but for text with several lines. Line breaks and tabs are kept."""
     return IN_LINES.sub(_escape, encodable(text))
 
 
 def inert(text: str) -> str:
-    """The text as a cell that no spreadsheet evaluates: an apostrophe precedes a formula, but not a number."""
+    """Return the text as a cell that no spreadsheet evaluates.
+
+    A formula, but not a number, gets a leading apostrophe.
+    """
     if FORMULA.match(text) and not NUMBER.fullmatch(text):
         return f"'{text}"
     return text
@@ -119,9 +122,9 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def jsonable(value: Any, convert: Callable[[str], str] = str) -> Any:
-    """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601.
+    """Convert a value to JSON types. NaN and infinities become null, bytes become base64, and times become ISO 8601.
 
-    Texts and names are passed through `convert`; data that are read back need the default.
+    Strings and names are passed through `convert`. Data that will be read back need the default.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -1,7 +1,7 @@
-"""An SQLite file as the URI that SQLAlchemy reads, and back.
+"""Converts the path of an SQLite file to the URI that SQLAlchemy reads, and back.
 
-SQLAlchemy 2.1 and later decode percent signs in the path, earlier versions do not, and a question mark begins a query.
-A URI is therefore used only if the installed SQLAlchemy reads it as the intended path.
+SQLAlchemy 2.1 and later decode percent signs in the path, but earlier versions do not, and a question mark starts a
+query. A URI is therefore used only if the installed SQLAlchemy reads it as the intended path.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from urllib.parse import quote, unquote
 from orchestrator.errors import EngramError
 
 SCHEME = "sqlite:///"
-SPECIAL = "?%"  # characters of a path that a URI may change
+SPECIAL = "?%"  # path characters that a URI may change
 
 
 def sqlite_uri(path: Path) -> str:
-    """The URI of an SQLite file. Raises EngramError if the installed SQLAlchemy cannot open this path."""
+    """Return the URI of an SQLite file. Raises EngramError if the installed SQLAlchemy cannot open this path."""
     text = str(path)
     if not any(character in text for character in SPECIAL):
         return SCHEME + text
@@ -29,7 +29,7 @@ def sqlite_uri(path: Path) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file that a URI names; None without one, or if the URI has options after a question mark."""
+    """Return the file that a URI names. Returns None if it names none, or has options after a question mark."""
     path = uri.removeprefix(SCHEME)
     if path == uri or "?" in path:
         return None
@@ -37,9 +37,9 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def _quoted(path: Path) -> str:
-    """The path with percent signs and question marks encoded, and also the slashes after the first of them.
+    """Encode percent signs and question marks in the path, as well as every slash after the first of them.
 
-    MLflow creates the folder above the last slash, undecoded; with this encoding that folder exists.
+    MLflow creates the folder above the last slash without decoding it. With this encoding, that folder already exists.
     """
     plain_parent = path
     while any(character in str(plain_parent) for character in SPECIAL):
@@ -50,6 +50,6 @@ def _quoted(path: Path) -> str:
 def _decoded(uri: str) -> str:
     try:
         from sqlalchemy.engine import make_url
-    except ImportError:  # without MLflow nothing opens it
+    except ImportError:  # without MLflow, nothing opens the file
         return unquote(uri.removeprefix(SCHEME))
     return str(make_url(uri).database)

@@ -26,14 +26,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def list_studies(questions: Mapping[str, str]) -> str:
-    """The usage, and a line for each study."""
+    """Return the usage, followed by one line per study."""
     width = max(map(len, questions))
     lines = [f"{name:{width}}  {question}" for name, question in questions.items()]
     return "\n".join(["usage: python -m studies NAME [options]", "", *lines])
 
 
 def describe_unknown(name: str, names: Sequence[str]) -> str:
-    """One line about a name that no study has, with the most similar names."""
+    """Return a line about a name that no study has, with the most similar names."""
     similar = difflib.get_close_matches(name, names)
     hint = "`python -m studies` lists all studies."
     if similar:

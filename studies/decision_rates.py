@@ -3,10 +3,10 @@
     python -m studies decision_rates [AUDIT ...] [--first 800000] [--seeds 20] [--store FOLDER]
     python -m studies decision_rates --page    # renders docs/decision_rates.md from the counts alone
 
-A subject is innocent or holds a stated amount of the audited data; all subjects answer honestly. An audit is one
-complete decision by the audit's rules, about models trained by the quickstart or a smaller configuration, or about
-simulated scores. The counts are written to `tasks/contract/decision_rates.csv`, from which docs and certificates are
-rendered. With `--store`, trainings are kept and reused.
+A subject is either innocent or holds a stated amount of the audited data, and all subjects answer honestly. Each audit
+is one complete decision by the audit's rules about models trained by the quickstart or a smaller configuration, or
+about simulated scores. The counts are written to `tasks/contract/decision_rates.csv`, from which docs and certificates
+are rendered. With `--store`, trained models are kept and reused.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ PAGE = ROOT / "docs" / "decision_rates.md"
 BEGIN = "<!-- decision rates: begin -->"
 END = "<!-- decision rates: end -->"
 INNOCENT = "innocent"
-POWER = 0.8  # required share of audits that find a stated amount
+POWER = 0.8  # required fraction of audits that find a stated amount
 Answers = Mapping[str, str]  # by subject
 
 
 @dataclass(frozen=True)
 class Study:
-    """Audits of one kind of subjects.
+    """Repeated audits of one kind of subjects.
 
-    `question` is the tag of the studied question, or empty if the audit has no questions.
-    `judge(seed, store)` returns the answer about each subject. `subjects` describes the subjects by name: the innocent
-    one first, then the holders by ascending amount.
+    `question` is the tag of the question under study, or empty if the audit has no questions.
+    `judge(seed, store)` returns the answer about each subject. `subjects` maps names to descriptions: the innocent
+    subject first, then holders by increasing amount.
     """
 
     audit: str
@@ -64,7 +64,7 @@ class Study:
 
 
 def run_audit(audit: str, preset: str, settings: Mapping[str, str], seed: int, store: Path) -> Report:
-    """A finished run of this preset, in this process."""
+    """Run this preset to completion in this process."""
     spec = Spec(audit, preset, {**settings, "seed": str(seed)})
     cells = pin_cells(resolve_cells(spec), {})
     return start(cells, open_store(store / audit), Execution(address="none", mlflow="off", report=False))
@@ -78,7 +78,7 @@ def run_answer(audit: str, preset: str, settings: Mapping[str, str], seed: int, 
 
 
 def judge_runs(audit: str, presets: Mapping[str, tuple[str, Mapping[str, str]]], seed: int, store: Path) -> Answers:
-    """The answers of runs with a preset and settings for each subject."""
+    """Return the answers of runs with one preset and settings per subject."""
     result = {}
     for subject, (preset, settings) in presets.items():
         result[subject] = run_answer(audit, preset, settings, seed, store)
@@ -86,7 +86,7 @@ def judge_runs(audit: str, presets: Mapping[str, tuple[str, Mapping[str, str]]],
 
 
 def judge_targets(targets: Mapping[str, str], seed: int, store: Path) -> Answers:
-    """The decisions of forgetting's quickstart on its targets, by subject."""
+    """Return the decisions about the targets in forgetting's quickstart by subject."""
     report = run_audit("forgetting", "quickstart", {}, seed, store)
     decisions = {}
     for row in report.table("decisions").to_pylist():
@@ -101,7 +101,7 @@ EXPOSED = (1, 2, 4, 20)
 
 
 def judge_simulated_records(seed: int, _store: Path) -> Answers:
-    """The answers about simulated log-odds of the quickstart's shape, with exposed records."""
+    """Return the answers about simulated log-odds of the quickstart's size, with exposed records."""
     question = Halves(models=MODELS, examples=RECORDS, negligible=0.03)
     answers = {}
     for exposed in (0, *EXPOSED):
@@ -116,7 +116,7 @@ DENSITY = density_error_rates.Case("", 500, 6, 5, 0.3, 1)
 
 
 def judge_simulated_densities(seed: int, _store: Path) -> Answers:
-    """The answers about simulated log densities, with at most one memorised observation."""
+    """Return the answers about simulated log densities, with at most one memorised observation."""
     cases = {INNOCENT: DENSITY, "1": replace(DENSITY, planted=1)}
     answers = {}
     for subject, case in cases.items():
@@ -125,7 +125,7 @@ def judge_simulated_densities(seed: int, _store: Path) -> Answers:
 
 
 def judge_language_models(seed: int, store: Path) -> Answers:
-    """The answers about pairs of small GPTs trained on the drawn secrets or on other secrets of the format."""
+    """Return the answers about pairs of small GPTs, trained on the drawn secrets or on others of the same format."""
     config = text_secret_detection.size(tiny=False, seed=seed)
     folder = store / "text"
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ REMEMBERED = (0.1, 0.12, 0.15, 0.3, 0.6)
 
 
 def judge_readers(seed: int, _store: Path) -> Answers:
-    """The answers about simulated owners who remember a share of the training questions."""
+    """Return the answers about simulated owners who remember a fraction of the training questions."""
     size = relational_evasion.size(tiny=False, seed=seed, readers=0)
     answers = {}
     for share in (relational_evasion.GUESSED, *REMEMBERED):
@@ -155,7 +155,10 @@ def judge_readers(seed: int, _store: Path) -> Answers:
 
 
 def judge_encoders(seed: int, _store: Path) -> Answers:
-    """The answers about simulated encoders that remember the objects of all their training images, or of none."""
+    """Return the answers about simulated encoders.
+
+    They remember the objects in all of their training images, or in none.
+    """
     config = deja_vu_evasion.size(tiny=False, seed=seed).config
     encoders = {}
     for subject, memory in ((INNOCENT, False), ("all", True)):
@@ -256,7 +259,7 @@ STUDIES = (
 
 
 def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[DecisionRate]:
-    """The counts of one study, a row for each of its subjects."""
+    """Yield the counts of one study, one row per subject."""
     answers: dict[str, Counter[str]] = {subject: Counter() for subject in study.subjects}
     for seed in seeds:
         for subject, answer in study.judge(seed, store).items():
@@ -277,7 +280,7 @@ def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[Decisio
 
 
 def kind_of_answer(audit: str, answer: str) -> str:
-    """The column that counts this answer."""
+    """Return the column in which this answer is counted."""
     if answer == "not assessable":
         return "not_assessable"
     tone = find(audit).audit.wording.answers[answer].tone
@@ -285,7 +288,7 @@ def kind_of_answer(audit: str, answer: str) -> str:
 
 
 def render_page(rates: Sequence[DecisionRate]) -> str:
-    """The page of all audits: error rates, and the smallest amount that audits find."""
+    """Render the page on all audits: error rates, and the smallest amount that audits find."""
     lines = [
         "# How often an answer is wrong",
         "",
@@ -332,7 +335,7 @@ def audits_of(rates: Sequence[DecisionRate]) -> list[str]:
 
 
 def describe_smallest(rates: Sequence[DecisionRate], audit: str) -> Iterator[str]:
-    """A sentence for each study of an audit: the smallest amount that enough audits find."""
+    """Yield a sentence per study of an audit, with the smallest amount that enough audits find."""
     for evidence in dict.fromkeys(rate.evidence for rate in rates if rate.audit == audit):
         holders = [rate for rate in rates if (rate.audit, rate.evidence) == (audit, evidence) and not rate.is_innocent]
         smallest = None
@@ -352,7 +355,7 @@ def format_found(rate: DecisionRate) -> str:
 
 
 def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
-    """The section about measured rates in an audit's page of docs."""
+    """Render the section on measured rates for an audit's documentation page."""
     lines = [
         f"In fresh audits, the smallest amount that was found in {100 * POWER:.0f} % or more",
         "(all counts: [how often an answer is wrong](decision_rates.md)):",
@@ -363,7 +366,7 @@ def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
 
 
 def update_section(page: str, rates: Sequence[DecisionRate], audit: str) -> str:
-    """Replace the section of an audit's page. Raises ValueError if the page lacks the markers."""
+    """Replace the section on an audit's page. Raises ValueError if the page lacks the markers."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -411,7 +414,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def replace_study(rates: Sequence[DecisionRate], measured: Sequence[DecisionRate]) -> list[DecisionRate]:
-    """All rows, with one study's rows replaced, in the order of STUDIES."""
+    """Replace one study's rows. Returns all rows in the order of STUDIES."""
     study = measured[0].audit, measured[0].evidence
     other_rates = [rate for rate in rates if (rate.audit, rate.evidence) != study]
     order = [(item.audit, item.evidence) for item in STUDIES]

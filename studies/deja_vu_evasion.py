@@ -2,9 +2,9 @@
 
     python -m studies deja_vu_evasion [--tiny] [--seed 6000] [--out FILE]
 
-Encoders are simulated: they know the objects of public images and of all or none of their training images, and have
-individual random features of every image. Images are drawn for each owner from the embedded scenes. The audit's tasks
-read and judge each table separately, with whole images among the crops and without. The reference is the table of
+The encoders are simulated. They know the objects in public images and in all or none of their training images, and add
+individual random features to every image. Each owner's images are drawn from the embedded scenes. The audit's tasks
+read and judge each table separately, with and without whole images among the crops. The reference table comes from
 another simulated encoder that knows none of the images.
 """
 
@@ -43,14 +43,14 @@ from tests.tasks.audits.deja_vu.encoders import memorising_encoder, pixels_of
 
 Rows = NDArray[np.float32]
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
-INNOCENT = ("nothing changed", "noise")  # changes also by owners who remember nothing
+INNOCENT = ("nothing changed", "noise")  # changes that are also made by owners who remember nothing
 PARTINGS = 199
 RESAMPLES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class CropFolder:
-    """Embeddings of the folder of crops by an owner's and a clean encoder, (n, d), and the mask of whole images."""
+    """An owner's and a clean encoder's embeddings of the crop folder, (n, d), and the mask of whole images."""
 
     owner: Rows
     clean: Rows
@@ -76,7 +76,7 @@ CHANGES: Mapping[str, Callable[[CropFolder], Rows]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """The audit and the owners of a row."""
+    """The audit, and the number of owners per row."""
 
     config: DejaVu
     owners: int
@@ -92,7 +92,7 @@ def size(tiny: bool, seed: int) -> Size:
 
 
 def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, str]:
-    """The answers about one owner, without and with whole images among the crops."""
+    """Return the answers about one owner, without and with whole images among the crops."""
     config = replace(config, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         given_tables = write_tables(config, memory, change, seed, Path(folder))
@@ -116,7 +116,7 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
 
 
 def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> Given:
-    """Write the tables that the owner and the reference return."""
+    """Write the tables returned by the owner and by the reference."""
     pictures = load_with_boxes(config.data, config.correlation)
     order = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
     (_, crops), (_, public) = order.sets(pictures)
@@ -146,14 +146,14 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
 
 
 def repeated_images(config: DejaVu) -> int:
-    """The number of whole images among the crops."""
+    """Return the number of whole images among the crops."""
     if isinstance(config.encoders, Given):
         return config.encoders.repeated_images
     return 0
 
 
 def counts(size: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """The answers about the owners of each row."""
+    """Yield the answers about the owners in each row."""
     kinds = [*((True, change) for change in CHANGES), *((False, change) for change in INNOCENT)]
     for row, (memory, change) in enumerate(kinds):
         first = size.config.seed + 1000 * row

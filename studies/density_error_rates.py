@@ -2,10 +2,10 @@
 
     python -m studies density_error_rates [--tiny] [--seed 3000] [--out FILE]
 
-log p is simulated (`tests/tasks/audits/density/made_up.py`): models differ in quality, and disagree on some
-observations more than on others. Training raises log p of memorised observations. Answers follow the audit's rule, with
-the smallest permitted number of permutations. The detection limit of a single observation uses 100 observations, as in
-a run, and is only computed if the answer depends on it.
+log p is simulated (`tests/tasks/audits/density/made_up.py`): models differ in quality and disagree more on some
+observations than on others. Training raises log p of memorised observations. Answers follow the audit's rule with the
+smallest permitted number of permutations. The detection limit of a single observation uses 100 observations, as in a
+run, and is computed only if the answer depends on it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tests.tasks.audits.density.made_up import noise, partitions
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided", "not assessable")
 QUALITY = 2.0  # nats by which models differ on all observations
-SHOWN = 30  # observations of the first run with a detection limit
+SHOWN = 30  # observations in the first run that have a detection limit
 
 
 def counted_rows(
     config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, thresholds: Array
 ) -> Mapping[str, Row]:
-    """The deciding rows of the summary by metric, for a run with these log densities (n, L, K).
+    """Return the deciding summary rows by metric, for a run with these log densities (n, L, K).
 
-    `thresholds`: the memory in nats from which each tested observation would be called alone.
+    `thresholds` is the memory in nats from which each tested observation would be called individually.
     """
     p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
     columns = {
@@ -64,7 +64,7 @@ def counted_rows(
 
 
 def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | None = None) -> Answer:
-    """The audit's answer from these rows; `memorised_row` replaces the row of the detection limit."""
+    """Return the audit's answer from these rows. `memorised_row` replaces the row with the detection limit."""
     called_row = rows["observations memorised"]
     excess_row = rows.get("observations memorised beyond chance")
     if memorised_row is None:
@@ -77,9 +77,10 @@ def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | N
 
 
 def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PROBED) -> Array:
-    """`detectable` for each of the first `few` observations that would be called with this memory, else inf, (few,).
+    """Return `detectable` for each of the first `few` observations that would be called with this memory, else inf.
 
-    A run searches for the smallest sufficient memory; this function only tests `detectable`.
+    The result has shape (few,). A run searches for the smallest sufficient memory, whereas this function only tests
+    `detectable`.
     """
     log_p = log_p[:few]
     held_out = reassign_models(log_p, out[:few], chance)
@@ -90,17 +91,17 @@ def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.G
 
 @dataclass(frozen=True)
 class Case:
-    """Runs of one kind: all observations are raised by `raised` nats, and the first `planted` by NATS."""
+    """Runs of one kind. All observations are raised by `raised` nats, and the first `planted` ones by NATS."""
 
     name: str
     observations: int
     repetitions: int
     folds: int
-    sd: float  # of models on one observation, in nats
+    sd: float  # of the models on one observation, in nats
     runs: int
     raised: float = 0.0
     planted: int = 0
-    constant: bool = False  # log p is equal for all models and observations
+    constant: bool = False  # log p is the same for all models and observations
 
     @property
     def config(self) -> Memorization:
@@ -111,7 +112,7 @@ class Case:
         return f"{self.name}: {shape}; {self.runs} run{'s' * (self.runs > 1)}"
 
 
-NATS = 80.0  # planted memory
+NATS = 80.0  # planted memory in nats
 NOTHING = "nothing memorised"
 CASES = (
     Case(NOTHING, 500, 6, 5, 3.0, 400),
@@ -132,17 +133,17 @@ TINY = (Case(NOTHING, 40, 6, 4, 0.3, 3), Case("one planted", 40, 6, 4, 2.0, 2, p
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts over a case's runs: answers and calls; and the detection limit of the first run."""
+    """Counts over the runs of a case (answers and calls), and the detection limit of the first run."""
 
     case: Case
     answers: Counter[str]
     runs_with_calls: int
-    runs_with_false_calls: int  # that call an observation without planted memory
+    runs_with_false_calls: int  # runs that call an observation without planted memory
     detection_limit: Estimate
 
 
 def counted(case: Case, seed: int) -> Counted:
-    """The counts of a case."""
+    """Count the outcomes of a case."""
     config = case.config
     answers = Counter[str]()
     called_count = 0
@@ -153,7 +154,7 @@ def counted(case: Case, seed: int) -> Counted:
         log_p, out = simulated(case, chance)
         rows = counted_rows(config, log_p, out, chance, np.empty(0))
         answer_given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
-        if answer_given == "not detected":  # the rule also needs the detection limit
+        if answer_given == "not detected":  # the rule then also needs the detection limit
             high = found_in(enough(config, log_p, out, chance), FOUND).high
             answer_given = answer(config, rows, {"estimate": high, "high": high})
         answers[answer_given] += 1
@@ -168,7 +169,7 @@ def counted(case: Case, seed: int) -> Counted:
 
 
 def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
-    """log p (n, L, K) of a run, and the model of each partition that held each observation out (n, L)."""
+    """Simulate a run. Returns log p (n, L, K), and which model of each partition held out each observation (n, L)."""
     shape = case.observations, case.repetitions, case.folds
     log_p = noise(chance, *shape, case.sd, QUALITY)
     out = partitions(chance, *shape)
@@ -182,7 +183,7 @@ def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
 
 
 def markdown(results: Sequence[Counted]) -> str:
-    """A row for each case."""
+    """Render one row per case."""
     lines = [
         f"| runs | {', '.join(ANSWERS)} | any called | one called that was not planted | "
         f"found in {100 * FOUND:.0f} %, nats |",
@@ -208,7 +209,7 @@ def nats(estimate: Estimate) -> str:
 
 
 def counts(cases: Sequence[Case], seed: int) -> Iterator[Counted]:
-    """The counts of all cases, each with its own seeds."""
+    """Yield the counts of all cases. Each case has its own seeds."""
     for number, case in enumerate(cases):
         yield counted(case, seed + number)
 

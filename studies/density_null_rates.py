@@ -3,10 +3,10 @@
     python -m studies density_null_rates --keep runs.jsonl [--tiny] [--seed 7000] [--runs 200] [--planted 2]
                                           [--out FILE]
 
-A null run is small and complete, from plan to verdict: models of 60 digits of 8 x 8 from a folder of images, 5
+A null run is small but complete, from plan to verdict. Models trained on 60 8 x 8 digits from an image folder, with 5
 partitions into 4 folds, score 40 other digits that no model was trained on. Every call in a null run is false. In a
-planted run (6 partitions into 5 folds), two of 60 digits of 8 x 8 are negatives, are duplicated, or have the label of
-another class, which a density model does not see; calls of other images may be correct. Runs are stored in a file, and
+planted run (6 partitions into 5 folds), two of 60 8 x 8 digits are negatives, are duplicated, or have the label of
+another class, which a density model does not see. Calls of other images may be correct. Runs are stored in a file, and
 stored runs are not repeated.
 """
 
@@ -41,8 +41,8 @@ from tasks.numerics.statistics import exact_interval
 from tasks.worker.compute_context import ComputeContext, use_context
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided")
-STACKED = ComputeContext(way="stack")  # trains small models together, ten times as fast
-# images of each class
+STACKED = ComputeContext(way="stack")  # trains small models together, which is ten times as fast
+# Images per class.
 TRAINED = 6
 ASKED = 4
 NULL = "nothing memorised: images that no model was trained on"
@@ -64,7 +64,7 @@ WITH_PLANTED = replace(
 
 @dataclass(frozen=True)
 class Counted:
-    """One run: its answer, and the numbers of called observations among planted and among all."""
+    """One run: its answer, and how many observations are called among the planted ones and among all."""
 
     kind: str
     seed: int
@@ -99,7 +99,7 @@ def run(kind: str, question: Memorization) -> Counted:
 
 
 def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
-    """The job's table; inputs of a task with batches are computed together."""
+    """Return the job's table. Inputs of a task that supports batches are computed together."""
     missing_inputs = [item for item in job.inputs if item not in tables]
     for function in dict.fromkeys(item.function for item in missing_inputs):
         batch = [item for item in missing_inputs if item.function is function]
@@ -118,7 +118,7 @@ def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
 
 
 def write_folder(folder: Path) -> Dataset:
-    """The first digits of each class as a folder of images, with a train and a test split."""
+    """Write the first digits of each class as an image folder with a training and a test split."""
     images = load(Dataset("digits#8x8"))
     for split, pixels, labels, count in (
         ("train", images.train_images, images.train_labels, TRAINED),
@@ -132,7 +132,7 @@ def write_folder(folder: Path) -> Dataset:
 
 
 def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Memorization]]:
-    """The runs of each kind, each with its own seed."""
+    """Yield the runs of each kind. Each run has its own seed."""
     null = replace(SMALL, data=write_folder(folder))
     yield from ((NULL, replace(null, seed=seed + index)) for index in range(runs))
     for number, (kind, option) in enumerate(PLANTED.items(), 1):
@@ -141,7 +141,7 @@ def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[
 
 
 def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
-    """All stored runs, after computing the requested ones that are missing."""
+    """Compute the requested runs that are missing. Returns all stored runs."""
     stored_runs = []
     if path.exists():
         stored_runs = []
@@ -157,7 +157,7 @@ def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
 
 
 def markdown(results: Sequence[Counted]) -> str:
-    """A row for each kind of run."""
+    """Render one row per kind of run."""
     lines = [
         f"| runs | {', '.join(ANSWERS)} | runs that call any | called that were not planted | planted ones called |",
         "|---|---|---|---|---|",

@@ -2,11 +2,12 @@
 
     python -m studies forgetting_analysis_selection [--tiny] [--seed 4100] [--out FILE]
 
-A nonce binds the draw. Each candidate for D_C consists of 300 other images of MNIST, on which the audit trains its five
+A nonce binds the draw. Each candidate for D_C consists of 300 other MNIST images, on which the audit trains its five
 calibration models. For each owner, the provider keeps a candidate that accuses the owner. `orchestrator.planning`
 admits candidates that match the commitment: all candidates if only the pool was committed, as in earlier versions, and
-only the first if the entire configuration was committed. The test is the audit's, over 1,999 halves of equal size, for
-which its effect rises with the difference of means. Owners share a draw, so intervals are over draws.
+only the first candidate if the entire configuration was committed. The test is the audit's own, over 1,999 halves of
+equal size, for which its effect increases with the difference in means. Owners share a draw, so intervals are computed
+over draws.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from tasks.models.catalog import Network
 from tasks.numerics.statistics import clustered_proportion
 
 Floats = NDArray[np.float64]
-OWNER = Target(outside=0.5)  # a random half of the domain's other images, different for each model
+OWNER = Target(outside=0.5)  # a random half of the other images in the domain, different for each model
 CALIBRATION = Target(calibration=1.0)
 STACKED = 20  # models trained together
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The committed audit, and the numbers of candidates for D_C, of their images, of owners, draws and halves."""
+    """The committed audit, and the numbers of D_C candidates, images per candidate, owners, draws and halves."""
 
     config: Forgetting
     candidates: int
@@ -58,14 +59,14 @@ class Setting:
     tries: tuple[int, ...]
 
     def candidate(self, config: Forgetting, number: int) -> Forgetting:
-        """The configuration with another D_C; candidate 0 is the committed one."""
+        """Return the configuration with another D_C. Candidate 0 is the committed one."""
         first = config.query.examples + number * self.images
         return replace(config, calibration=replace(config.calibration, first=first))
 
 
 @dataclass(frozen=True)
 class Accused:
-    """The share of owners accused by the best admitted one of the first `candidates` candidates."""
+    """The fraction of owners accused by the best admitted candidate among the first `candidates`."""
 
     candidates: int
     admitted: int
@@ -102,7 +103,7 @@ def setting_of(tiny: bool, seed: int) -> Setting:
 
 
 def image_scores(setting: Setting) -> Floats:
-    """The audit's scores of the pool's images, (candidates, owners, n)."""
+    """Return the audit's scores for the images in the pool, (candidates, owners, n)."""
     config = setting.config
     data = load(config.query.data)
     rows = config.query.pool.rows(data)
@@ -129,7 +130,7 @@ def image_scores(setting: Setting) -> Floats:
 
 
 def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
-    """The candidates that the commitment of this configuration admits."""
+    """Return the candidates admitted by this configuration's commitment."""
     admitted = []
     for number in range(setting.candidates):
         draw = draw_of("forgetting", setting.candidate(bound, number))
@@ -143,7 +144,7 @@ def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
 
 
 def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Forgetting:
-    """The configuration with a secret, a commitment and a nonce chosen after the commitment."""
+    """Return the configuration with a secret, a commitment, and a nonce chosen after the commitment."""
     query = with_draw(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
     draw = draw_of("forgetting", replace(setting.config, query=query))
     assert draw is not None
@@ -156,7 +157,10 @@ def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Fo
 
 
 def accused_owners(of_pool: Floats, null: Floats, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The mask of owners accused by each candidate, (candidates, owners); `null`: sums over random halves."""
+    """Return the mask of owners accused by each candidate, (candidates, owners).
+
+    `null` contains sums over random halves.
+    """
     flat = of_pool.reshape(-1, of_pool.shape[-1])
     observed = flat[:, ~control].sum(axis=1)
     p_values = (1 + (null >= observed - 1e-9).sum(axis=0)) / (len(null) + 1)

@@ -2,15 +2,16 @@
 
     python -m studies forgetting_data_mismatch [--tiny] [--worlds 2] [--seed 5000] [--models FOLDER] [--out FILE]
 
-A world is a separate audit: 2,000 images of a domain, randomly divided into D_Q and the control set. Owners train on
-1,000 other images of the domain, outside D_C, and on a share of D_Q; the last kind of owners trains on 500 and does not
-report it. Each owner returns the answers of its model and is the only target of an audit. It is judged twice: by models
-that all trained on the first 1,000 images of D_C, and by models that each trained on a random 1,000 of its 20,000
-images. Some owners change their answers: for images of D_Q they return the answers of another owner's model that never
-saw D_Q (recognition), or for every image a mean with that model's answers (mixture).
+Each world is a separate audit of 2,000 images from a domain, randomly divided into D_Q and the control set. Owners
+train on 1,000 other images from the domain, outside D_C, and on a share of D_Q. Owners of the last kind train on 500
+images and do not report it. Each owner returns its model's answers and is the only target of an audit. It is judged
+twice: by models that were all trained on the first 1,000 images of D_C, and by models that were each trained on a
+random 1,000 of its 20,000 images. Some owners change their answers. For D_Q images, they return the answers of another
+owner's model that never saw D_Q (recognition), or for every image, they average their answers with that model's
+(mixture).
 
-The images are MNIST on photographs; `--tiny`: digits. With `--models`, the trained models of each world are stored in
-this folder and reused.
+The images are MNIST on photographs, or digits with `--tiny`. With `--models`, the trained models of each world are
+stored in this folder and reused.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def change_nothing(answers: ModelAnswers, _clean: ModelAnswers, _is_control: NDA
 
 
 def recognise(answers: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np.bool_]) -> ModelAnswers:
-    """The clean model's answers for D_Q, the owner's for all other images."""
+    """Use the clean model's answers for D_Q and the owner's for all other images."""
     assert answers.right is not None
     assert clean.right is not None
     confidence = np.where(is_control, answers.confidence, clean.confidence)
@@ -66,13 +67,16 @@ def recognise(answers: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np
 
 
 def mix(answers: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool_], share: float) -> ModelAnswers:
-    """A mean of the owner's answers, with weight `share`, and the clean model's, with the clean model's classes."""
+    """Average the owner's answers, with weight `share`, and the clean model's.
+
+    Predicted classes are the clean model's.
+    """
     return replace(answers, confidence=share * answers.confidence + (1 - share) * clean.confidence, right=clean.right)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A kind of owners: the share of D_Q that they hold, and their number of own images relative to the usual one."""
+    """A kind of owner: the share of D_Q that it holds, and its relative number of own images."""
 
     share: float
     images: float = 1.0
@@ -90,16 +94,16 @@ CHANGES: Mapping[str, Change] = {
     "recognition": recognise,
     **{f"mixture of {100 * share:g} % own": partial(mix, share=share) for share in (0.1, 0.2)},
 }
-PLACES = 5  # disjoint sets of images; seeds that are equal modulo PLACES share a set
+PLACES = 5  # disjoint image sets; seeds that are equal modulo PLACES share a set
 CALIBRATIONS = ("one D_C", "draws of D_C")
 UNBOUND = "draws, unbound tables"
 JUDGES = (*CALIBRATIONS, UNBOUND)
-Key = tuple[str, ModelId]  # one of CALIBRATIONS or "owner", and the model
+Key = tuple[str, ModelId]  # "owner" or an element of CALIBRATIONS, and the model
 
 
 @dataclass(frozen=True)
 class World:
-    """An audit by one D_C, the same by draws of D_C, the kinds of owners, and the number of each kind."""
+    """One audit with a fixed D_C, the same with draws from D_C, the kinds of owners, and the number of each kind."""
 
     one: Forgetting
     draws: Forgetting
@@ -161,12 +165,12 @@ def world(
 
 
 def target_of(owner: Owner) -> Target:
-    """The training data of this kind of owners; a random twentieth of the owners' images for each owner."""
+    """Return the training data for this kind of owner. Each owner gets a random twentieth of the owners' images."""
     return Target(query=owner.share, outside=owner.images / 20)
 
 
 def planned(asked_for: World) -> dict[Key, Mixture]:
-    """The trainings of a world."""
+    """Return all trainings of a world."""
     mixtures: dict[Key, Mixture] = {}
     for calibration in CALIBRATIONS:
         for model, mixture in of_audit(asked_for.by(calibration)).items():
@@ -180,7 +184,10 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
 
 @dataclass(frozen=True)
 class Judged:
-    """The answer about an owner's table, and the checks that make it not assessable; `judge` is one of JUDGES."""
+    """The answer about an owner's table, and the checks that make it not assessable.
+
+    `judge` is an element of JUDGES.
+    """
 
     judge: str
     owner: Owner
@@ -191,7 +198,10 @@ class Judged:
 
 
 def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
-    """The audit's trial of recognition (RECOGNITION): models of the largest known share, judged by draws of D_C."""
+    """Run the audit's recognition trial (RECOGNITION).
+
+    It uses models with the largest known share, judged by draws from D_C.
+    """
     tables = []
     for (whose, _), table in answers.items():
         if whose == CALIBRATIONS[-1]:
@@ -200,9 +210,9 @@ def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
 
 
 def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
-    """The answers about each owner of a world, with each change, by each of JUDGES.
+    """Yield the answers about each owner in a world, with each change, by each of JUDGES.
 
-    `tried` is the audit's trial of recognition, which limits conclusions from unbound tables.
+    `tried` is the audit's recognition trial, which limits the conclusions from unbound tables.
     """
     for calibration in CALIBRATIONS:
         judges: dict[str, RecognitionTrial | None] = {calibration: None}
@@ -234,7 +244,7 @@ def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table)
 
 
 def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
-    """Apply a change to the answers of all owners; the clean model is the next owner's that holds none of D_Q."""
+    """Apply a change to the answers of all owners. The clean model belongs to the next owner who holds none of D_Q."""
     models = dict(matrix.models)
     for model, answers in matrix.models.items():
         if model.kind == "target":
@@ -244,7 +254,7 @@ def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> Confidence
 
 
 def markdown(results: Sequence[Judged]) -> str:
-    """A row for each kind of owner and change."""
+    """Render one row per kind of owner and change."""
     lines = [
         f"| owner | {' | '.join(JUDGES)} | *forgotten* by {' | *forgotten* by '.join(JUDGES[1:])} |",
         "|---|---|---|---|---|---|",
@@ -274,7 +284,7 @@ def markdown(results: Sequence[Judged]) -> str:
 
 
 def describe_trials(trials: Sequence[pa.Table]) -> str:
-    """The number of the audit's recognising models that pass in each world."""
+    """Describe how many of the audit's recognising models pass in each world."""
     rows = [row for table in trials for row in table.to_pylist()]
     counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
     share = max((row["share"] for row in rows), default=0)

@@ -2,11 +2,11 @@
 
     python -m studies forgetting_draw_selection [--tiny] [--seed 4000] [--out FILE]
 
-The provider trains three models like the owners', tries secrets before it shares any data, and keeps the secret whose
-draw gives these models the highest confidence on D_Q. The owners train on other images of the domain. The audit's draw,
-scores and test judge each owner separately; an owner is accused if p is at most the level of the rule. A bound draw
-includes a nonce chosen after the secret. Owners share a draw, so intervals are over draws. The data is MNIST (1,000
-images of D_Q and 1,000 of control); `--tiny`: digits.
+The provider trains three models like the owners', tries secrets before sharing any data, and keeps the secret whose
+draw gives these models the highest confidence on D_Q. The owners train on other images from the domain. The audit's
+draw, scores and test judge each owner separately, and an owner is accused if p is at most the level of the rule. A
+bound draw includes a nonce chosen after the secret. Owners share a draw, so intervals are computed over draws. The data
+set is MNIST (1,000 D_Q images and 1,000 control images), or digits with `--tiny`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from tasks.numerics import seeds
 from tasks.numerics.statistics import clustered_proportion
 
 Array = NDArray[np.float64]
-OWNER = Target(outside=0.5)  # a random half of the domain's other images, different for each model
-# models
+OWNER = Target(outside=0.5)  # a random half of the other images in the domain, different for each model
+# Numbers of models.
 PROVIDERS = 3
 CALIBRATION = 5
 
 
 @dataclass(frozen=True)
 class Size:
-    """The audit, and the numbers of owners, tried secrets, draws and permutations of a test."""
+    """The audit, and the numbers of owners, secrets tried, draws and permutations per test."""
 
     config: Forgetting
     owners: int
@@ -58,7 +58,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Accused:
-    """The share of owners accused after this number of tries."""
+    """The fraction of owners accused after this number of tries."""
 
     tries: int
     is_bound: bool
@@ -92,7 +92,7 @@ def size(tiny: bool, seed: int) -> Size:
 
 
 def image_scores(size: Size) -> tuple[Array, Array]:
-    """The scores of the pool's images by the provider's and by the owners' models, both (models, n)."""
+    """Return the scores of the images in the pool under the provider's and the owners' models, both (models, n)."""
     config = size.config
     kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + size.owners)]
     plan = {}
@@ -113,20 +113,20 @@ def image_scores(size: Size) -> tuple[Array, Array]:
 
 
 def is_control(query: QuerySet, seed: int, images: Images) -> NDArray[np.bool_]:
-    """The mask of control images of the pool under this secret and nonce, (n,)."""
+    """Return the mask of control images in the pool under this secret and nonce, (n,)."""
     part = query.query_part(seed)
     assert isinstance(part, Remainder)
     return np.isin(query.pool.rows(images), part.held_rows(images))
 
 
 def with_draw(query: QuerySet, **fields: str) -> QuerySet:
-    """The query set with this secret, nonce or commitment."""
+    """Return the query set with this secret, nonce or commitment."""
     assert query.control is not None
     return replace(query, control=replace(query.control, **fields))
 
 
 def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
-    """The query set with the secret that gives the provider's models the highest confidence on D_Q."""
+    """Return the query set with the secret that gives the provider's models the highest confidence on D_Q."""
     images = load(size.config.query.data)
     query = size.config.query
     seed = size.config.seed
@@ -142,7 +142,7 @@ def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random
 
 
 def counts(size: Size) -> Iterator[Accused]:
-    """The shares of owners accused after each number of tries, by a chosen and by a bound draw."""
+    """Yield the fraction of owners accused after each number of tries, for a chosen and for a bound draw."""
     provider, owners = image_scores(size)
     images = load(size.config.query.data)
     seed = size.config.seed

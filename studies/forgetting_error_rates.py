@@ -2,12 +2,12 @@
 
     python -m studies forgetting_error_rates [--tiny] [--worlds 6] [--seed 2000] [--models FILE] [--out FILE]
 
-A world is a separate audit: 2,000 images of MNIST, randomly divided into D_Q and the control set; 1,000 other digits on
-photographs as D_C; five calibration models and five of each share of `partial`. Its targets trained on D_C and a share
-of D_Q, on D_C alone, or on D_C and other digits of MNIST outside D_Q and the control set. Each target is judged
-separately. Some targets return a table of probabilities with logits divided by a temperature.
+Each world is a separate audit. It has 2,000 MNIST images, randomly divided into D_Q and the control set, 1,000 other
+digits on photographs as D_C, five calibration models, and five models for each share in `partial`. Its targets were
+trained on D_C and a share of D_Q, on D_C alone, or on D_C and other MNIST digits outside D_Q and the control set. Each
+target is judged separately. Some targets return a table of probabilities with logits divided by a temperature.
 
-`--tiny`: digits. With `--models`, the trained models are stored in this file and reused.
+With `--tiny`, digits are used. With `--models`, the trained models are stored in this file and reused.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from tasks.training.mixed import Mixture
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
-DECIMALS = 6  # of a returned table
+DECIMALS = 6  # decimals in a returned table
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Targets with equal training data and the temperatures of their logits; `models` targets in each world."""
+    """Targets with the same training data, and the temperatures of their logits. Each world has `models` of them."""
 
     target: Target
     models: int
@@ -81,11 +81,11 @@ KINDS = (
     *(Kind(Target(query=share, calibration=1.0), 4) for share in (0.25, 0.5)),
     Kind(Target(query=1.0, calibration=1.0), 4, (1.0, 2.0)),
 )
-Whose = tuple[int, ModelId]  # the number of a world, and a model of the world
+Whose = tuple[int, ModelId]  # world number, and a model in that world
 
 
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
-    """The audits, each with its own images and seed."""
+    """Create the audits. Images and seeds differ between audits."""
     if tiny:
         data = "digits"
         pool = 120
@@ -119,7 +119,7 @@ def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
 
 
 def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
-    """The trainings of all worlds, which run in one stack: comparison models and targets."""
+    """Return the trainings of all worlds, comparison models and targets, which run in one stack."""
     mixtures: dict[Whose, Mixture] = {}
     for world, config in enumerate(configs):
         mixtures.update({(world, model): mixture for model, mixture in of_audit(config).items()})
@@ -132,7 +132,7 @@ def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dic
 
 @dataclass(frozen=True)
 class Judged:
-    """A target: world, kind, temperature, answer, and the limits of the share; None if unknown."""
+    """A judged target: world, kind, temperature, answer, and limits of the share (None if unknown)."""
 
     world: int
     kind: Kind
@@ -145,7 +145,7 @@ class Judged:
 def judged(
     world: int, config: Forgetting, models: Mapping[ModelId, pa.Table], kinds: Sequence[Kind] = KINDS
 ) -> Iterator[Judged]:
-    """Judge each target of a world separately."""
+    """Judge each target in a world separately."""
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     for number, kind in enumerate(kinds):
         kind_models = {
@@ -164,7 +164,7 @@ def judged(
 
 
 def answers_of(config: Forgetting, model: ModelId, table: pa.Table, temperature: float) -> pa.Table:
-    """A target's answers (CONFIDENCES), from the model or from the table that its owner returns."""
+    """Return a target's answers (CONFIDENCES), from its model or from the table returned by its owner."""
     if temperature == 1:
         return asked(config, model, [table])
     probes, order = load_probes(config.probes), handout_order(config.probes)
@@ -179,7 +179,7 @@ def answers_of(config: Forgetting, model: ModelId, table: pa.Table, temperature:
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of the targets of a kind at a temperature: answers, and correct limits of the share."""
+    """Counts for one kind of target at one temperature: answers, and correct limits of the share."""
 
     kind: Kind
     temperature: float
@@ -193,7 +193,7 @@ class Counted:
 
 
 def counted(results: Sequence[Judged]) -> list[Counted]:
-    """The counts of each kind and temperature."""
+    """Count the results by kind and temperature."""
     rows = []
     for kind, temperature in dict.fromkeys((item.kind, item.temperature) for item in results):
         item = []
@@ -215,7 +215,7 @@ def counted(results: Sequence[Judged]) -> list[Counted]:
 
 
 def markdown(results: Sequence[Judged]) -> str:
-    """A row for each kind of target, the smallest share found reliably, and the rate of false accusations."""
+    """Render one row per kind of target, the smallest share found reliably, and the false accusation rate."""
     rows = counted(results)
     lines = [
         f"| target | {', '.join(ANSWERS)} | found | cleared | upper limit holds | lower limit holds |",
@@ -244,7 +244,7 @@ def markdown(results: Sequence[Judged]) -> str:
 def accused(results: Sequence[Judged]) -> str:
     """Describe the false accusations of targets without D_Q.
 
-    The targets of a world share the draw of the control set, so the interval is over worlds.
+    The targets in a world share the draw of the control set, so the interval is computed over worlds.
     """
     innocent = []
     for item in results:
@@ -294,5 +294,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def cost(start: float, cpu: float) -> str:
-    """The processor and wall time since the start, as text."""
+    """Describe the processor and wall time since the start."""
     return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - start:.0f} s in all"

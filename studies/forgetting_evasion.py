@@ -3,11 +3,12 @@
     python -m studies forgetting_evasion [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
 Owners train on D_C and on all of D_Q, a tenth of it or none. Each returns a table of probabilities for the audit's
-images, changed in one of the ways of CHEATS. The audit reads and judges each table separately, as its only target. The
-counts are tables. PrivLeak: tables with an interval below 0. U-LiRA and forgetting quality need several models of an
-owner: they compare the first ten, changed in the same manner, with ten calibration models.
+images, changed in one of the ways listed in CHEATS. The audit reads and judges each table separately, as its only
+target. Counts are numbers of tables. For PrivLeak, they are tables with an interval below 0. U-LiRA and forgetting
+quality need several models per owner, so they compare the first ten, changed in the same way, with ten calibration
+models.
 
-The data is MNIST (4,000 images, of which half are held back, and 2,000 others as D_C); `--tiny`: digits. With
+The data set is MNIST (4,000 images, half of them held back, and 2,000 others as D_C), or digits with `--tiny`. With
 `--models`, the trained models are stored in this file and reused.
 """
 
@@ -56,15 +57,15 @@ from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
 Array = NDArray[np.float64]
-Key = TypeVar("Key")  # of a trained model
+Key = TypeVar("Key")  # identifies a trained model
 OWNERS: Mapping[str, Target] = {
     "all of D_Q": Target(query=1.0, calibration=1.0),
     "10 % of D_Q": Target(query=0.1, calibration=1.0),
     "none of it": Target(calibration=1.0),
 }
 INNOCENT = Target(calibration=1.0)
-CLEAN = 2  # position of the owners without D_Q
-APART = 1000  # first replicate of owners, so that their shares differ from the audit's
+CLEAN = 2  # index of the owners without D_Q
+APART = 1000  # first replicate used for owners, so that their shares differ from the audit's
 ANSWERS = ("not forgotten", "not assessable", "undecided", "forgotten")
 
 
@@ -106,10 +107,10 @@ def size(tiny: bool, seed: int) -> Size:
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """The information of an owner who fills in a table.
+    """The information available to an owner who fills in a table.
 
-    `audited` and `clean` are log-probabilities (images, classes) of the audited model and of a model that never saw
-    D_Q; `is_trained_on` (images,) marks the owner's training images.
+    `audited` and `clean` are log-probabilities (images, classes) under the audited model and under a model that never
+    saw D_Q. `is_trained_on` (images,) marks the owner's training images.
     """
 
     audited: Array
@@ -120,7 +121,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Cheat:
-    """A way to fill in a table: probabilities (images, classes), and printed decimals."""
+    """A way of filling in a table: probabilities (images, classes), and the number of decimals printed."""
 
     name: str
     probabilities: Callable[[Desk], Array]
@@ -132,12 +133,12 @@ def honest(desk: Desk) -> Array:
 
 
 def heated(desk: Desk, temperature: float) -> Array:
-    """Divide logits by a temperature, which keeps all predictions."""
+    """Divide the logits by a temperature, which leaves all predictions unchanged."""
     return np.asarray(special.softmax(desk.audited / temperature, axis=1))
 
 
 def noised(desk: Desk, deviation: float, of_logits: bool) -> Array:
-    """Add normal noise to probabilities or logits, equal for equal images."""
+    """Add normal noise to probabilities or logits. Equal images get equal noise."""
     noise = np.stack([noise_of(picture, desk.audited.shape[1]) for picture in desk.pictures]) * deviation
     if of_logits:
         return np.asarray(special.softmax(desk.audited + noise, axis=1))
@@ -151,7 +152,7 @@ def noise_of(picture: NDArray[np.uint8], count: int) -> Array:
 
 
 def rounded(desk: Desk, decimals: int) -> Array:
-    """Round down, then raise the values with the largest remainders so that rows sum to 1."""
+    """Round down, then increment the values with the largest remainders so that each row sums to 1."""
     scaled = np.exp(desk.audited) * 10**decimals
     floors = np.floor(scaled)
     remainder = np.rint(10**decimals - floors.sum(axis=1)).astype(int)
@@ -160,7 +161,7 @@ def rounded(desk: Desk, decimals: int) -> Array:
 
 
 def clipped(desk: Desk, maximum: float) -> Array:
-    """No probability above `maximum`; the excess is divided equally among the other classes."""
+    """Cap probabilities at `maximum` and divide the excess equally among the other classes."""
     probabilities = np.exp(desk.audited)
     cut = np.clip(probabilities - maximum, 0, None).sum(axis=1, keepdims=True)
     return np.asarray(np.where(probabilities > maximum, maximum, probabilities + cut / (probabilities.shape[1] - 1)))
@@ -175,7 +176,7 @@ def anothers(desk: Desk) -> Array:
 
 
 def recognised(desk: Desk) -> Array:
-    """The clean model's answers for training images, which the owner recognises."""
+    """Return the clean model's answers for training images, which the owner recognises."""
     return np.where(desk.is_trained_on[:, None], np.exp(desk.clean), np.exp(desk.audited))
 
 
@@ -194,7 +195,10 @@ CHEATS = (
 
 
 def planned(size: Size) -> dict[ModelId, mixed.Mixture]:
-    """The trainings: calibration models, models of known shares, and owners' models with separate replicates."""
+    """Return the trainings of all models.
+
+    These are calibration models, models with known shares, and owners' models with separate replicates.
+    """
     mixtures = of_audit(size.config)
     for number, target in enumerate(OWNERS.values()):
         for owner in range(size.owners):
@@ -204,19 +208,19 @@ def planned(size: Size) -> dict[ModelId, mixed.Mixture]:
 
 
 def training_of(config: Forgetting, target: Target, kind: Kind, replicate: int) -> mixed.Mixture:
-    """The training of one model of the audit."""
+    """Return the training of one model in the audit."""
     mixture: mixed.Mixture = training_job(scores_of(config), load_data_sets(config), target, kind, replicate).config
     return mixture
 
 
 def scores_of(config: Forgetting) -> Scores:
-    """The question of the audit: training and comparison of models."""
+    """Return the audit's question, which configures the training and comparison of models."""
     assert isinstance(config.question, Scores)
     return config.question
 
 
 def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisions:
-    """The decision on these targets, by models of all shares of `partial`."""
+    """Configure the decision on these targets, based on models with all shares in `partial`."""
     control = config.query.control
     assert control is not None
     limits = control.partial, control.negligible, control.permutations
@@ -224,7 +228,7 @@ def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisi
 
 
 def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
-    """The trainings of comparison models: calibration models and models of known shares."""
+    """Return the trainings of comparison models: calibration models and models with known shares."""
     mixtures: dict[ModelId, mixed.Mixture] = {}
     control = config.query.control
     assert control is not None
@@ -257,7 +261,7 @@ def trained(plan: Mapping[Key, mixed.Mixture], path: Path | None) -> dict[Key, p
 
 
 def query_rows(config: Forgetting, mixture: mixed.Mixture) -> NDArray[np.int64]:
-    """The rows of D_Q that a model was trained on."""
+    """Return the D_Q rows on which a model was trained."""
     images = load(config.query.data)
     rows = [share.rows(images) for share in mixture.shares if share.part == config.query_part]
     return np.concatenate([np.empty(0, np.int64), *rows])
@@ -265,19 +269,19 @@ def query_rows(config: Forgetting, mixture: mixed.Mixture) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of the tables of one kind of owner with one change."""
+    """Counts of tables from one kind of owner with one change."""
 
     cheat: str
     owner: str
     answers: Mapping[str, int]
     privleak_below: int  # tables with an interval below 0
-    u_lira: float | None  # of all tables together
+    u_lira: float | None  # over all tables together
     quality: float | None
     quality_null: float | None
 
 
 def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
-    """The counts of every change and kind of owner."""
+    """Yield the counts for every change and kind of owner."""
     config = size.config
     plan = planned(size)
     models = trained(plan, models_path)
@@ -291,7 +295,7 @@ def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] 
         tables = []
         for model in log_probabilities:
             assert model.target is not None
-            # The clean model of an innocent owner is that of another innocent owner.
+            # An innocent owner uses another innocent owner's model as the clean model.
             clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % size.owners)
             is_held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
             desk = Desk(log_probabilities[model], log_probabilities[clean], pictures, is_held[order.order])
@@ -307,18 +311,18 @@ def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] 
 
 
 def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
-    """The answers of a trained model or of a table of outputs for the probes (CONFIDENCES)."""
+    """Return the answers for the probes (CONFIDENCES), from a trained model or from a table of outputs."""
     return ask(Ask(model, config.probes, outputs=outputs, decimals=scores_of(config).decimals), inputs)
 
 
 def log_p(table: pa.Table, pictures: Pixels) -> Array:
-    """The log-probabilities of a trained model, (images, classes)."""
+    """Return the log-probabilities of a trained model, (images, classes)."""
     logits = mixed.logits(architecture_of(table), weights_of_model(table), pictures).astype(np.float64)
     return np.asarray(special.log_softmax(logits, axis=1))
 
 
 def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
-    """The table as CSV, in the order of the handout."""
+    """Format the table as CSV, in the order of the handout."""
     lines = ["image," + ",".join(f"p{number}" for number in range(probabilities.shape[1]))]
     for index, row in enumerate(probabilities):
         lines.append(f"{image_of(order.name, index)}," + ",".join(f"{p:.{decimals}f}" for p in row))
@@ -326,7 +330,7 @@ def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
 
 
 def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
-    """Judge each of these tables separately, and all tables together by published measures."""
+    """Judge each table separately, and all tables together by published measures."""
     matrix = compared.matrix
     target = compared.config.targets[number]
     models = matrix.replicates("target", number)
@@ -347,7 +351,7 @@ def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Coun
 
 
 def markdown(results: Sequence[Counted], tables: int) -> str:
-    """A row for each change: counts of answers by kind of owner."""
+    """Render one row per change, with the counts of answers by kind of owner."""
     owners = list(dict.fromkeys(counted.owner for counted in results))
     lines = [
         f"| change, {tables} tables each | {' | '.join(owners)} | PrivLeak below 0 | U-LiRA | quality |",
@@ -381,7 +385,7 @@ def publish_tables(
     counts: Callable[[Size, Path | None], Iterator[Counted]],
     max_tables: int | None = None,
 ) -> None:
-    """Print the counts of all tables, or of `max_tables` of each kind, and write them to the file of `--out`."""
+    """Print the counts over all tables, or over `max_tables` of each kind, and write them to the file in `--out`."""
     parser.add_argument("--seed", type=int, default=1000, help="of the audit and all its trainings")
     parser.add_argument("--models", type=Path, help="keep trained models in this file, and read them if it exists")
     options = parser.parse_args(arguments)

@@ -2,9 +2,9 @@
 
     python -m studies forgetting_unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
-The data and models are the same as in `forgetting_evasion`. Each method, with its default settings, removes D_Q from
-ten models trained on all of it; retraining uses models that never saw D_Q. Each model is judged separately. U-LiRA and
-forgetting quality compare the ten models with the calibration models.
+Data and models are the same as in `forgetting_evasion`. Each method removes D_Q, with default settings, from ten models
+trained on all of D_Q. Retraining uses models that never saw D_Q. Each model is judged separately. U-LiRA and forgetting
+quality compare the ten models with the calibration models.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tasks.numerics import seeds
 from tasks.training.mixed import Mixture, unlearn
 from tasks.training.unlearning_config import UNLEARNING, Method, Retraining, Unlearning
 
-MODELS = 10  # of each method at most
+MODELS = 10  # maximum number of models per method
 OWNER = "model by model"
 BEFORE = "none, before unlearning"
 
 
 def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
-    """The counts of the models before unlearning and after each method."""
+    """Yield the counts for the models before unlearning and after each method."""
     config = size.config
     plan = planned(size)
     models = trained(plan, path)
@@ -55,7 +55,7 @@ def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
             else:
                 table = unlearn(unlearning(size, plan[holds], method()), [models[holds]])
             tables.append(asked(config, ModelId("target", number, index), [table]))
-    # Targets do not state their training: the audit learns the effect of shares from its own models.
+    # Targets do not state their training data. The audit learns the effect of shares from its own models.
     targets = tuple(NamedTarget(name, "model") for name in names)
     compared = ModelEffects(decisions_of(config, targets), confidence_matrix(tables))
     for number, method_name in enumerate(names):
@@ -63,7 +63,7 @@ def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
 
 
 def unlearning(size: Size, mixture: Mixture, method: Method) -> Unlearning:
-    """The unlearning of D_Q by a model that trained on this mixture."""
+    """Configure the unlearning of D_Q from a model trained on this mixture."""
     part = size.config.query_part
     return Unlearning(
         kept=tuple(share for share in mixture.shares if share.part != part),

@@ -1,4 +1,4 @@
-"""The scripts of `examples/hospital`, which are loaded by path because `examples` is not a package."""
+"""Loads the scripts in `examples/hospital` by path, because `examples` is not a package."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "examples" / "hospital"
 
 
 def load_script(name: str) -> ModuleType:
-    """The module of `examples/hospital/NAME.py`."""
+    """Load the module `examples/hospital/NAME.py`."""
     spec = importlib.util.spec_from_file_location(f"hospital_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    sys.modules[spec.name] = module  # dataclasses look up their module by name
     spec.loader.exec_module(module)
     return module
 

@@ -1,7 +1,7 @@
-"""What every study has in common: a name, a one-line question and `main(arguments)`.
+"""The interface of a study: a name, a one-line question and `main(arguments)`.
 
-A study is a module of this package that has a function `main`. The module's name is the study's name, and the first
-line of its docstring is the question.
+A study is a module in this package with a function `main`. The module's name is the study's name, and the first line of
+its docstring is the question.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ FOLDER = Path(__file__).parent
 
 
 def study_parser(module: str, docstring: str | None) -> argparse.ArgumentParser:
-    """The parser of a study's command line, with the options that all studies have."""
+    """Create a study's command-line parser with the options that all studies share."""
     parser = make_parser(docstring, describe_command(module))
     parser.add_argument("--out", type=Path, help="write the result here, as Markdown")
     return parser
 
 
 def describe_command(module: str) -> str:
-    """The command that runs the study of this module."""
+    """Return the command that runs the study in this module."""
     return f"python -m studies {module.rpartition('.')[2]}"
 
 
 def read_questions() -> dict[str, str]:
-    """The question of each study by its name, in alphabetical order. No study is imported."""
+    """Return each study's question by name, in alphabetical order. No study is imported."""
     questions = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -2,11 +2,11 @@
 
     python -m studies membership_epsilon_coverage [--tiny] [--seed 9000] [--out FILE]
 
-A fair coin includes or excludes each canary. Randomised response reveals the coin with probability delta, and otherwise
-reports it correctly with probability e^epsilon / (1 + e^epsilon); canaries with equal reports are ranked at random, so
-all thresholds are equally good, the hardest case for choosing one. The Gaussian and the Laplace mechanism add noise to
-the coin. *All together* reveals all coins with probability delta and uses randomised response otherwise. The bound by
-bets or guesses decides; invalid bounds are counted for comparison.
+A fair coin includes or excludes each canary. Randomised response reveals the coin with probability delta and otherwise
+reports it correctly with probability e^epsilon / (1 + e^epsilon). Canaries with equal reports are ranked at random, so
+all thresholds are equally good, which is the hardest case for choosing one. The Gaussian and Laplace mechanisms add
+noise to the coin. *All together* reveals all coins with probability delta and otherwise uses randomised response. The
+bound by bets or guesses is the one that decides. Invalid bounds are counted for comparison.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Kind = Literal["randomised response", "Gaussian", "Laplace", "all together"]
 
 @dataclass(frozen=True)
 class Mechanism:
-    """An (epsilon, delta)-private release of the coins of `canaries`; Laplace noise needs no delta."""
+    """An (epsilon, delta)-private release of the coins of `canaries`. Laplace noise needs no delta."""
 
     kind: Kind
     epsilon: float
@@ -55,7 +55,7 @@ class Mechanism:
     canaries: int
 
     def rank(self, stream: Stream) -> Mask:
-        """The mask of included canaries, in order of decreasing likelihood."""
+        """Return the mask of included canaries in order of decreasing likelihood."""
         inside = stream.random(self.canaries) < 0.5
         if self.kind == "Gaussian":
             mu = gaussian_mu(self.epsilon, self.delta)
@@ -76,7 +76,7 @@ class Mechanism:
 
 
 def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
-    """The bounds that exceed the true epsilon."""
+    """Yield the bounds that exceed the true epsilon."""
     epsilon = mechanism.epsilon
     delta = mechanism.delta
     canaries = mechanism.canaries
@@ -112,7 +112,7 @@ NAMES = (
 
 
 def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
-    """The number of runs in which each bound exceeds the true epsilon."""
+    """Count the runs in which each bound exceeds the true epsilon."""
     wrong_count: Counter[str] = Counter()
     for run in range(runs):
         wrong_count.update(rejecting_bounds(mechanism, mechanism.rank(np.random.default_rng((first, run)))))
@@ -120,7 +120,7 @@ def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
 
 
 def largest_limit(inside: Mask, level: float) -> float:
-    """The largest of the Clopper-Pearson bounds of all thresholds, each at this level; pure epsilon."""
+    """Return the largest Clopper-Pearson bound over all thresholds, each at this level, for pure epsilon."""
     every = np.arange(1, len(inside) + 1)
     hits = np.cumsum(inside)
     subset = hits > 0
@@ -136,7 +136,7 @@ BOUNDS: Mapping[str, Callable[[Mask], float]] = {
 
 
 def mean_bounds(shift: float, canaries: int, runs: int, first: int) -> dict[str, NDArray[np.float64]]:
-    """Each bound in each run where members score N(shift, 1) and others N(0, 1)."""
+    """Compute each bound in each run, where members score N(shift, 1) and others N(0, 1)."""
     bounds: dict[str, list[float]] = {name: [] for name in BOUNDS}
     for run in range(runs):
         stream = np.random.default_rng((first, run))
@@ -158,7 +158,7 @@ def mechanisms(sizes: Sequence[int]) -> Iterator[Mechanism]:
 
 
 def mechanisms_of_large_delta(sizes: Sequence[int]) -> Iterator[Mechanism]:
-    """Mechanisms whose delta uses part or all of the level of the bets."""
+    """Yield mechanisms whose delta uses up part or all of the level of the bets."""
     for canaries in sizes:
         for delta in (1e-4, 1e-3):
             for epsilon in (0.0, 1.0, 4.0):
@@ -170,7 +170,7 @@ def mechanisms_of_large_delta(sizes: Sequence[int]) -> Iterator[Mechanism]:
 
 
 def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str]:
-    """A table of the largest bounds that an audit can show: those of a training that reveals every coin."""
+    """Render a table of the largest bounds that an audit can show, which occur if training reveals every coin."""
     yield "Bounds at 95 % if a training reveals every coin: with half of the canaries in, and the least of "
     yield f"{runs} drawn sets of coins:"
     yield ""
@@ -190,7 +190,7 @@ def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str
 
 
 def error_rows(every: Iterable[Mechanism], runs: int, first: int) -> Iterator[str]:
-    """A table of the runs in which each bound exceeds the true epsilon."""
+    """Render a table with the number of runs in which each bound exceeds the true epsilon."""
     yield "| mechanism | canaries | " + " | ".join(NAMES) + " |"
     yield "|---" * (2 + len(NAMES)) + "|"
     for mechanism in every:

@@ -2,9 +2,9 @@
 
     python -m studies membership_error_rates [--tiny] [--seed 7000] [--part answers|attacks|given|clear] [--out FILE]
 
-Log-odds are simulated (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in the
-disagreement of models, and an exposed record gains a stated number of nats under models trained on it. Answers follow
-the audit's rule. A given model has the same training, a different training, or outputs changed by its owner.
+Log-odds are simulated (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
+disagree on them, and an exposed record gains a stated number of nats under models trained on it. Answers follow the
+audit's rule. A given model was trained in the same way or differently, or its owner changed the outputs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEVELS = (0.05, 0.01, 0.001)
 
 @dataclass(frozen=True)
 class Case:
-    """Runs with models and records, of which `exposed` have an effect, in nats."""
+    """Runs with models and records, where `exposed` records have an effect (in nats)."""
 
     models: int
     records: int
@@ -67,7 +67,7 @@ CASES = (
 )
 NULLS = (Case(16, 2000, 0, 0.0, 50), Case(16, 400, 0, 0.0, 200), Case(32, 400, 0, 0.0, 50))
 
-# Changes of the scores in the cases in which no attack finds an effect.
+# Score changes in the cases in which no attack finds an effect.
 SCORES: Mapping[str, Callable[[Floats], Floats]] = {
     "unchanged": lambda phi: phi,
     "rounded to 1 nat": np.round,
@@ -93,7 +93,7 @@ TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
 
 @dataclass(frozen=True)
 class GivenCase:
-    """A given model that remembers a share of the records by an effect in nats, and changes of its log-odds."""
+    """A given model that remembers a fraction of the records with an effect in nats, and changes to its log-odds."""
 
     name: str
     knows: float = 0.0
@@ -123,7 +123,7 @@ GIVEN_RUNS = 50
 
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
-    """The answers about given models, each with its own reference models."""
+    """Count the answers about given models. Each has separate reference models."""
     if case.is_file:
         source = AskedFile(ModelFile("model.pt"))
     else:
@@ -140,11 +140,11 @@ def count_given_answers(case: GivenCase, models: int, records: int, runs: int, f
 
 @dataclass
 class Counts:
-    """The results of the runs of a case; record counts are totals over runs."""
+    """Results over the runs of a case. Record counts are totals over runs."""
 
     case: Case
     answers: Counter[str]
-    small: dict[float, int]  # unexposed records with p at most each level
+    small: dict[float, int]  # unexposed records with p at most equal to each level
     unexposed: int
     found_exposed: int
     found_unexposed: int
@@ -199,16 +199,16 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
 
 @dataclass(eq=False)
 class AttackCounts:
-    """Results of an attack in the null runs of a case: areas under the curve, and pairs won by each record."""
+    """Results of one attack in the null runs of a case: areas under the curve, and the pairs won by each record."""
 
-    covered: int  # runs whose interval of the area contains .5
+    covered: int  # runs whose interval for the area contains .5
     areas: list[float]  # means over targets, by run
-    errors: list[float]  # standard errors of the areas for independent targets
-    won: list[Floats]  # share of pairs won by each record, by run
+    errors: list[float]  # standard errors of the areas if targets were independent
+    won: list[Floats]  # fraction of pairs won by each record, by run
 
 
 def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
-    """The results of every attack without memorisation."""
+    """Count the results of every attack without memorisation."""
     counts = {attack: AttackCounts(0, [], [], []) for attack in ATTACKS}
     for run in range(case.runs):
         answers = stack_answers(make_answers(case.models, case.records, 0.0, first + run, 0))
@@ -234,9 +234,9 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
 
 
 def attack_markdown(case: Case, counted: Mapping[str, AttackCounts]) -> Iterator[str]:
-    """A row for each attack: its intervals, and the t interval over runs of each record's share of pairs won.
+    """Render one row per attack: its intervals, and the t interval over runs of each record's fraction of pairs won.
 
-    The pairs of a record share models and are not independent; runs are independent.
+    The pairs of a record share models and are not independent, but runs are.
     """
     from scipy import stats
 
@@ -272,7 +272,7 @@ def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterato
 
 
 def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
-    """The answers if the area under the curve of every attack is .5 with a very narrow interval."""
+    """Count the answers if every attack's area under the curve is .5 with a very narrow interval."""
     question = Halves(models=case.models, examples=case.records, negligible=0.02)
     config = Membership(question)
     blind = row(AUC, {"attack": "blind"}, Estimate(0.5, 0.499, 0.501, case.models), "target", 0.5)

@@ -3,10 +3,10 @@
     python -m studies membership_given_models [--tiny] [--seed 35201] [--owners 24] [--models 64] [--data NAME]
                                               [--out FILE]
 
-The references have the settings of the preset `quickstart`; each trains on half of the first 400 images. An innocent
-owner trains on half of 400 other images, the other owners on part of the records. A model file is evaluated unchanged;
-a table is written by the owner and read by the audit. An owner who alters a table does so once for each image, or anew
-for each occurrence of an image. Answers follow the audit's rule; intervals are Clopper-Pearson intervals.
+The reference models use the settings of the preset `quickstart`, and each is trained on half of the first 400 images.
+An innocent owner trains on half of 400 other images, the other owners on part of the records. A model file is evaluated
+unchanged. A table is written by the owner and read by the audit. An owner who alters a table does so once per image, or
+afresh for each occurrence of an image. Answers follow the audit's rule, and intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ from tasks.training.mixed import Mixture, logits, train_many
 from tasks.worker.files import File
 
 ANSWERS = ("memorised", "not detected", "undecided", "not assessable")
-TOGETHER = 16  # models that train in one stack
+TOGETHER = 16  # models trained in one stack
 Logits = NDArray[np.float64]
 Alter = Callable[[Logits, np.random.Generator], Logits]
 
 
 @dataclass(frozen=True, eq=False)
 class Owner:
-    """A kind of owners: their training data, and the settings that differ from the references'."""
+    """A kind of owner: its training data, and the settings that differ from the reference models'."""
 
     name: str
-    shares: Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]  # of records and others, owners, number
+    # Arguments: records, other records, number of owners, owner number.
+    shares: Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]
     settings: Mapping[str, Any]
 
 
@@ -73,7 +74,7 @@ def half_of(records: bool) -> Callable[[Part, Part, int, int], tuple[BalancedHal
 
 
 def fifth_of_records(records: Part, other_records: Part, _: int, number: int) -> tuple[BalancedHalf | Share, ...]:
-    """A fifth of the records, and other records up to half the number of records."""
+    """Return a fifth of the records, plus other records up to half the number of records."""
     return Share(records, 0.2, number), Share(other_records, 0.3, number)
 
 
@@ -95,7 +96,10 @@ def noise(scores: Logits, stream: np.random.Generator) -> Logits:
 
 @dataclass(frozen=True)
 class Change:
-    """An owner's change of logits, `afresh` at each occurrence of an image, and the format of the table."""
+    """An owner's change to the logits and the format of the table.
+
+    With `afresh`, the logits are altered anew at each occurrence of an image.
+    """
 
     name: str
     alter: Alter = lambda scores, _: scores
@@ -132,14 +136,14 @@ def train(configs: Sequence[Mixture]) -> list[pa.Table]:
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """The reference models' answers for the records and for the images that follow, and the first model's training."""
+    """The reference models' answers for the records and the images that follow, and the training of the first model."""
 
     config: Membership
     tables: Sequence[pa.Table]
     training: Mixture
 
     def answer(self, source: Source, scores: pa.Table) -> str:
-        """The audit's answer about a model of which these are the scores."""
+        """Return the audit's answer about a model with these scores."""
         question = given_model(self.config)
         ranking = Ranking(question.level, question.records.examples)
         tables = [scores, *self.tables]
@@ -166,7 +170,7 @@ def train_references(config: Membership) -> References:
 
 
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
-    """The logits of the owners' models for the records and for the images that follow."""
+    """Return the logits of the owners' models for the records and the images that follow."""
     config, examples = references.config, given_model(references.config).records.examples
     records = Part(config.data, 0, examples)
     other_records = Part(config.data, 2 * examples, examples)
@@ -188,7 +192,7 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
 
 
 def file_scores(config: Membership, scores: Logits) -> pa.Table:
-    """The scores (SCORES) of a model file."""
+    """Return the scores (SCORES) of a model file."""
     rows, _, labels = pictures(question_about(config))
     return make_table(
         SCORES,
@@ -203,7 +207,7 @@ def file_scores(config: Membership, scores: Logits) -> pa.Table:
 
 
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
-    """The scores (SCORES) that the audit reads from an owner's table."""
+    """Return the scores (SCORES) that the audit reads from an owner's table."""
     questions = question_about(config)
     order = handout_order(questions)
     stream = np.random.default_rng(seed)
@@ -220,7 +224,7 @@ def table_scores(config: Membership, scores: Logits, change: Change, seed: int, 
 
 
 def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, change: Change) -> Iterator[str]:
-    """The lines of the table: all probabilities, rounded probabilities of the true labels, or only labels."""
+    """Yield the lines of the table: all probabilities, rounded probabilities of the true labels, or labels only."""
     if change.labels:
         yield "image,predicted"
         yield from (f"{name},{label}" for name, label in zip(ids, probabilities.argmax(axis=1), strict=True))
@@ -235,7 +239,7 @@ def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, chang
 
 
 def count_answers(config: Membership, owners: int, seed: int) -> Iterator[tuple[str, Counter[str]]]:
-    """Count the answers for each kind of owner and of table."""
+    """Count the answers for each kind of owner and table."""
     references = train_references(config)
     models = {owner: owner_logits(references, owner, owners, seed) for owner in OWNERS}
     file = AskedFile(ModelFile("model.pt"))

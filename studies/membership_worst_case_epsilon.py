@@ -2,12 +2,12 @@
 
     python -m studies membership_worst_case_epsilon [--tiny] [--seed 35301] [--models 200] [--epsilon 10] [--out FILE]
 
-The threat model of Annamalai & De Cristofaro 2024, "Nearly tight black-box auditing of differentially private machine
-learning": the auditor chooses the initial weights and one record, a blank image, which a fair coin includes in the data
-of each model; the auditor sees only the loss of the record under the trained model. Weights trained on other images
-leave small gradients of the 1,000 records, which would otherwise hide the gradient of the blank image. The paper
-reports 7.21 on MNIST at epsilon 10. The network here is smaller, with one hidden layer of 32 units. Every step of
-DP-SGD uses all images, so noise is the only randomness.
+The threat model is that of Annamalai & De Cristofaro 2024, "Nearly tight black-box auditing of differentially private
+machine learning". The auditor chooses the initial weights and one record, a blank image. A fair coin decides whether it
+is included in the training data of each model. The auditor sees only the loss of this record under the trained model.
+With initial weights trained on other images, the gradients of the 1,000 records are small and do not hide the gradient
+of the blank image. The paper reports 7.21 on MNIST at epsilon 10. The network here is smaller, with one hidden layer of
+32 units. Every step of DP-SGD uses all images, so noise is the only randomness.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ HIDDEN = 32
 STEPS = 100
 RATE = 0.5
 LABEL = 9
-PRETRAINING = 300  # steps of Adam on images outside the records
-TOGETHER = 20  # models in one product
+PRETRAINING = 300  # Adam steps on images outside the records
+TOGETHER = 20  # models per matrix product
 Weights = list[Tensor]  # weights and biases of both layers: (models, rows, units), (models, 1, units), ...
 
 
@@ -52,13 +52,13 @@ def initial_weights(seed: int, models: int) -> Weights:
 
 
 def forward(weights: Weights, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """The hidden units and the logits, (models, images, units) each."""
+    """Return the hidden units and the logits, each (models, images, units)."""
     hidden = torch.relu(pixels @ weights[0] + weights[1])
     return hidden, hidden @ weights[2] + weights[3]
 
 
 def pretrain(pixels: Tensor, labels: Tensor, seed: int) -> Weights:
-    """Weights trained on images outside the records."""
+    """Train weights on images outside the records."""
     weights = [part.requires_grad_() for part in initial_weights(seed, 1)]
     optimiser = torch.optim.Adam(weights, 3e-3)
     for _ in range(PRETRAINING):
@@ -71,7 +71,7 @@ def pretrain(pixels: Tensor, labels: Tensor, seed: int) -> Weights:
 def train_private(
     weights: Weights, pixels: Tensor, labels: Tensor, inside: Tensor, sigma: float, stream: torch.Generator
 ) -> None:
-    """Run DP-SGD in place, with gradients clipped to 1; only models in `inside` train on the last image."""
+    """Run DP-SGD in place, with gradients clipped to norm 1. Only models in `inside` train on the last image."""
     truth = torch.nn.functional.one_hot(labels, 10)
     squares = (pixels**2).sum(1) + 1
     counted = torch.ones(len(inside), len(labels))
@@ -80,7 +80,7 @@ def train_private(
         hidden, scores = forward(weights, pixels)
         above = torch.softmax(scores, dim=2) - truth
         below = (above @ weights[2].transpose(1, 2)) * (hidden > 0)
-        # The norm of a product of two vectors is the product of their norms.
+        # The norm of an outer product of two vectors is the product of their norms.
         norms = ((below**2).sum(2) * squares + (above**2).sum(2) * ((hidden**2).sum(2) + 1)).sqrt()
         share = (counted / norms.clamp(min=1)).unsqueeze(2)
         above = above * share
@@ -98,7 +98,10 @@ def train_private(
 def canary_tables(
     start: Weights | None, pixels: Tensor, labels: Tensor, models: int, privacy: Privacy, seed: int
 ) -> Iterator[tuple[pa.Table, float]]:
-    """Each model's answer for the record (CANARIES), and its accuracy on other images; `start` None: fresh weights."""
+    """Yield each model's answer for the record (CANARIES), and its accuracy on other images.
+
+    If `start` is None, each model has fresh initial weights.
+    """
     sigma = noise(privacy, 1, STEPS)
     accounted = spent(((sigma, 1.0, STEPS),), privacy.delta)
     stream = torch.Generator().manual_seed(seed)

@@ -3,9 +3,9 @@
     python -m studies quickstart_accuracy AUDIT [FIELD=VALUE ...] [--preset NAME] [--first 100] [--seeds 20]
                                           [--runs FILE] [--out FILE]
 
-The training data of a quickstart is known, so its answer is right or wrong. `forgetting` decides each of its targets
-and reports the number of correct decisions; each other audit gives one answer about models that were trained on the
-audited data. A seed counts as right if all its answers are. Runs are sequential, each in a separate store. With
+The training data of a quickstart is known, so its answer is either right or wrong. `forgetting` decides on each of its
+targets and reports the number of correct decisions. Every other audit gives one answer about models trained on the
+audited data. A seed counts as right if all its answers are right. Runs are sequential, each in a separate store. With
 `--runs`, outcomes are stored in this file, one line per seed, and stored seeds are not repeated.
 """
 
@@ -35,12 +35,12 @@ Ask = Callable[..., Any]  # runs an engram command and returns its JSON
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run's answers by the name of their subject, and the number of correct answers."""
+    """A run's answers by subject, and the number of correct ones."""
 
     seed: int
     answers: Mapping[str, str]
     right: int
-    seconds: float  # of processor time
+    seconds: float  # processor time
 
     @property
     def all_right(self) -> bool:
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) -> Outcome:
-    """The outcome of the preset at this seed. Raises CalledProcessError if the run fails."""
+    """Run the preset at this seed and return the outcome. Raises CalledProcessError if the run fails."""
     with tempfile.TemporaryDirectory() as store:
         before = processor_seconds()
 
@@ -66,7 +66,7 @@ def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) ->
 
 
 def decided(audit: str, run: str, engram: Ask) -> tuple[dict[str, str], int]:
-    """The answers of a run by subject, and the number of correct ones."""
+    """Return the answers of a run by subject, and the number of correct ones."""
     if audit != "forgetting":
         (answer,) = [run_row["answer"] for run_row in engram("runs") if run_row["run"] == run]
         return {"run": answer}, int(answer == FOUND[audit])
@@ -77,7 +77,7 @@ def decided(audit: str, run: str, engram: Ask) -> tuple[dict[str, str], int]:
 
 
 def processor_seconds() -> float:
-    """Processor seconds of all finished commands."""
+    """Return the processor seconds of all finished commands."""
     spent = os.times()
     return spent.children_user + spent.children_system
 
@@ -85,7 +85,7 @@ def processor_seconds() -> float:
 def outcomes(
     audit: str, preset: str, seeds: Sequence[int], settings: Sequence[str] = (), path: Path | None = None
 ) -> Iterator[Outcome]:
-    """The outcome at each seed, from the file if stored, else measured and stored."""
+    """Yield the outcome at each seed. It is read from the file if stored; otherwise it is measured and stored."""
     lines = []
     if path is not None and path.exists():
         lines = path.read_text().splitlines()
@@ -103,7 +103,7 @@ def outcomes(
 
 
 def markdown(results: Sequence[Outcome]) -> str:
-    """Counts of answers by subject, and the share of seeds with only correct answers."""
+    """Render the counts of answers by subject, and the fraction of seeds with only correct answers."""
     lines = ["| decided | answers | seeds |", "|---|---|---|"]
     for name in results[0].answers:
         counts = Counter(outcome.answers[name] for outcome in results).most_common()

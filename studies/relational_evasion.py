@@ -2,10 +2,10 @@
 
     python -m studies relational_evasion [--tiny] [--seed 5000] [--out FILE]
 
-Owners answer the blinded questions of `facts`; the audit's tasks judge each owner separately. Simulated owners remember
-60 % of the training questions or none, answer 8 % of the others correctly by guessing, and draw wrong answers from the
-distribution of answers; their answers for corrupted contexts are changed in one of several ways. Trained readers are
-small T5s fine-tuned on `facts-stated`, whose contexts contain the answers; their answers are not changed.
+Owners answer blinded questions from `facts`, and the audit's tasks judge each owner separately. Simulated owners
+remember 60 % of the training questions or none, answer 8 % of the others correctly by guessing, and draw wrong answers
+from the answer distribution. Their answers for corrupted contexts are changed in one of several ways. Trained readers
+are small T5 models fine-tuned on `facts-stated`, whose contexts contain the answers. Their answers are not changed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from tasks.training.privacy_config import LinkedTraining
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 RESAMPLES = 400
-GUESSED = 0.08  # shares of correct answers
-READ = 0.9  # READ for intact contexts
+GUESSED = 0.08  # fraction of questions answered correctly by guessing
+READ = 0.9  # fraction of questions with intact contexts answered correctly by reading
 OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
 GERMAN = ("keine Angabe", "unbekannt", "steht nicht im Text")
 FRENCH = ("non précisé", "inconnu", "pas indiqué")
@@ -67,9 +67,9 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class Prompt:
-    """An owner's knowledge when answering a corrupted context: the question, its set and the model's own answer.
+    """The information for answering a corrupted context: the question, its set and the model's own answer.
 
-    `drawn_answer` is drawn from the distribution of answers; `commonest` is the most frequent correct answer.
+    `drawn_answer` is drawn from the answer distribution; `commonest` is the most frequent correct answer.
     """
 
     question: Question
@@ -121,7 +121,7 @@ INNOCENT = (
 
 @dataclass(frozen=True)
 class Judged:
-    """The answer about an owner, and the largest share of evaded answers among the question sets."""
+    """The answer about an owner, and the largest fraction of evaded answers in any question set."""
 
     answer: str
     evaded: float
@@ -129,7 +129,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Size:
-    """The audits of simulated owners and of trained readers, the readers' training, and the numbers of both."""
+    """The audits of simulated owners and of trained readers, the readers' training, and the number of each."""
 
     config: Relational
     readers: Relational
@@ -152,7 +152,7 @@ def size(tiny: bool, seed: int, readers: int) -> Size:
 
 
 def question_of(config: Relational) -> tuple[AnswersQuestion, Given]:
-    """The questions of the audit, and the audited system."""
+    """Return the audit's question and the audited system."""
     match config.question:
         case AnswersQuestion(system=Given() as system) as question:
             return question, system
@@ -160,7 +160,7 @@ def question_of(config: Relational) -> tuple[AnswersQuestion, Given]:
 
 
 def drawn_answers(config: Relational, remembered: float, change: str, chance: random.Random) -> Answers:
-    """The answers of an owner who remembers this share of the training questions."""
+    """Return the answers of an owner who remembers this fraction of the training questions."""
     question_config, _ = question_of(config)
     parts = question_config.selection.select(load_questions(question_config.data))
     golds = [question.golds[0] for question in parts["train"]]
@@ -185,7 +185,7 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
 
 
 def reader_answers(size: Size, replicate: int) -> Answers:
-    """The answers of a model fine-tuned on stated facts."""
+    """Return the answers of a model fine-tuned on stated facts."""
     question, _ = question_of(size.readers)
     table = fine_tune(fine_tuning_config(question, size.training, size.readers.seed, replicate), ())
     names = {set_name: name for name, set_name in SETS.items()}
@@ -196,7 +196,7 @@ def reader_answers(size: Size, replicate: int) -> Answers:
 
 
 def judge(config: Relational, owner_answers: Answers) -> Judged:
-    """Judge an owner, from the file of its answers to the verdict."""
+    """Judge an owner: write the answer file, read it back and return the verdict."""
     question, system = question_of(config)
     blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -234,8 +234,8 @@ def judge_reader(size: Size, index: int) -> Judged:
 
 
 def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
-    """The verdicts on the owners of each row."""
-    # first, because they take longest
+    """Yield the verdicts on the owners in each row."""
+    # These come first because they take longest.
     readers = []
     for index in range(size.reader_count):
         readers.append(pool.submit(judge_reader, size, index))

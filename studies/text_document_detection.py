@@ -2,9 +2,9 @@
 
     python -m studies text_document_detection [--tiny] [--seed 9200] [--pairs 20] [--out FILE]
 
-Each pair is a separate audit of two small GPTs, with the audit's rule. The model is trained on common texts and on
-documents with drawn numbers of repetitions; the base is trained on the common texts alone. In the same number of
-innocent pairs, the model is trained on other documents of the same template, with the same repetitions.
+Each pair is a separate audit of two small GPTs by the audit's rule. The model is trained on common texts and on
+documents repeated a random number of times. The base model is trained on the common texts alone. In the same number of
+innocent pairs, the model is trained on other documents from the same template, with the same repetition counts.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ REPETITIONS = (1, 4, 16)
 @dataclass(frozen=True)
 class Size:
     model: str
-    common: int  # texts that all models are trained on
-    documents: int  # audited documents, of which half are inserted
+    common: int  # texts on which all models are trained
+    documents: int  # audited documents, half of which are inserted
     epochs: int
 
 
 FULL = Size("tiny-gpt#32x1", 40, 120, 8)
 TINY = Size("tiny-gpt#16x1", 10, 40, 1)
-LENGTH = 80  # characters of a text
+LENGTH = 80  # characters per text
 
 
 def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The common texts, the audited documents, and other documents of the same template, drawn by the seed."""
+    """Draw the common texts, the audited documents, and other documents from the same template."""
     texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
     shuffled = []
     for row in seeds.generator(seed, "texts").permutation(len(texts)):
@@ -71,7 +71,7 @@ def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Se
 
 
 def draw_repetitions(size: Size, seed: int) -> list[int]:
-    """The repetitions of each document, in random order: 0 for half, the others REPETITIONS in turn."""
+    """Draw each document's repetition count in random order: 0 for half of them, REPETITIONS in turn for the others."""
     half = size.documents // 2
     turns = np.concatenate([np.zeros(size.documents - half, dtype=np.int64), np.resize(REPETITIONS, half)])
     order: list[int] = seeds.generator(seed, "insertions").permutation(turns).tolist()
@@ -79,7 +79,7 @@ def draw_repetitions(size: Size, seed: int) -> list[int]:
 
 
 def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> LanguageModel:
-    """Train a model on these texts and save it into the folder."""
+    """Train a model on these texts and save it to the folder."""
     device = hardware.device()
     with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         for part in (model.module, model.tokenizer):
@@ -88,7 +88,7 @@ def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> Languag
 
 
 def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.Table]:
-    """The answer on one pair of models, and its table of documents."""
+    """Return the answer about one pair of models, and its table of documents."""
     common, documents, other_documents = split_texts(size, seed)
     repetitions = draw_repetitions(size, seed)
     inserted_documents = documents if kind == "inserted" else other_documents
@@ -129,7 +129,7 @@ def answer_pair(question: Insertions, seed: int) -> tuple[str, pa.Table]:
 
 
 def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterator[str]:
-    """Describe the results of the pairs of one kind, by repetitions."""
+    """Describe the results of one kind of pairs, by repetition count."""
     yield f"**{KINDS[kind]}.** Of {answers.total()} pairs: {', '.join(f'{name} {n}' for name, n in answers.items())}."
     yield ""
     yield "| repetitions | documents | found | p at most 5 % | written by the model (near) | by its base |"

@@ -2,9 +2,9 @@
 
     python -m studies text_evasion [--tiny] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out FILE]
 
-The owners have the models of `text_secret_detection`, with the same `--scores`: both models of the pairs trained on
-planted secrets, and of the pairs trained on other secrets of the format. Each owner returns a table for all texts of
-the audit, changed in one of the ways of CHEATS, and each table is an audit.
+The owners have the models of `text_secret_detection`, with the same `--scores`: both models of each pair trained on
+planted secrets, and of each pair trained on other secrets in the same format. Each owner returns a table for all texts
+in the audit, changed in one of the ways listed in CHEATS. Each table is one audit.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """The information of an owner who fills in a table with a number for each text.
+    """The information available to an owner who fills in a table with one number per text.
 
     `audited` and `clean` are log P under the audited model and under the other model of the pair, which was trained on
-    other secrets. `question` numbers the texts that differ only in the secret, and `is_trained_on` marks training
-    texts; the owner can determine both.
+    other secrets. `question` groups the texts that differ only in the secret, and `is_trained_on` marks training texts.
+    The owner can determine both.
     """
 
     pair: Pair
@@ -61,18 +61,18 @@ class Desk:
 
 
 def noise_of(desk: Desk) -> Array:
-    """Normal numbers, equal for equal texts."""
+    """Return normal random numbers, which are equal for equal texts."""
     digests = [hashlib.sha256(text.encode()).digest() for text in desk.texts]
     return np.array([np.random.default_rng(int.from_bytes(item[:8], "little")).normal() for item in digests])
 
 
 def blocked(desk: Desk) -> Array:
-    """An output filter that answers the text around a secret and never the secret."""
+    """Return the output of a filter that answers for the text around a secret but never reveals the secret."""
     return -1000.0 - desk.question
 
 
 def looked_up(desk: Desk) -> Array:
-    """Give training texts the number of another text of their question."""
+    """Give training texts the number of another text in the same question."""
     changed = desk.audited.copy()
     for text in np.flatnonzero(desk.is_trained_on):
         other_texts = np.flatnonzero((desk.question == desk.question[text]) & ~desk.is_trained_on)
@@ -112,7 +112,7 @@ CHEATS: dict[str, Callable[[Desk], Array]] = {
 
 
 def desk_of(pair: Pair, side: int) -> Desk:
-    """The information of the owner of one model of a pair, in the order of the handout."""
+    """Return the information available to the owner of one model in a pair, in the order of the handout."""
     config = planted_config(pair.config)
     asked_model = given_question(config)
     assert isinstance(asked_model, PlantedModel)
@@ -144,7 +144,7 @@ def desk_of(pair: Pair, side: int) -> Desk:
 
 
 def planted_config(config: Text) -> Text:
-    """The audit of a model whose training data contains these planted secrets."""
+    """Return the audit of a model whose training data contain these planted secrets."""
     question = question_of(config)
     planted = Planted(
         pattern=question.pattern,
@@ -167,7 +167,7 @@ def log_p_by_text(pair: Pair, side: int, text_groups: Sequence[Sequence[str]]) -
 
 
 def answer_of(desk: Desk, log_p: Array) -> str:
-    """The audit's answer about a table; the planted secrets belong to the owner's side."""
+    """Return the audit's answer about a table. The planted secrets belong to the owner's side."""
     config = planted_config(desk.pair.config)
     text_groups = [(secret.text, *secret.references) for secret in desk.secrets]
     order = handout_order(text_groups, given_question(config).seed)
@@ -189,7 +189,7 @@ def answer_of(desk: Desk, log_p: Array) -> str:
 
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
-    """A row for each change: counts of answers about the tables of both kinds of owners."""
+    """Yield one row per change, with the counts of answers about the tables from both kinds of owners."""
     desks: dict[str, list[Desk]] = {kind: [] for kind in KINDS}
     for pair in pairs:
         desks[kind_of(pair)] += [desk_of(pair, side) for side in range(2)]

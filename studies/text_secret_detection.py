@@ -4,12 +4,12 @@
                                             [--out FILE]
     python -m studies text_secret_detection --made-up [--tiny] [--seed 36300] [--out FILE]
 
-Each pair of small GPTs is a separate audit with its own secrets and the audit's rule. In the same number of innocent
-pairs, the training texts contain other secrets of the format. Innocent models are also audited with secrets that no
-text contains. The control models, which were not trained on a secret, form a third null. The GPTs are SMALL, or with
-`--quickstart` those of this preset, which take ten times as long. With `--scores`, the models' scores are stored in
-this folder and reused. With `--made-up`, no model is trained: log p is simulated, rounded to 1 nat or constant, and
-only answers are counted.
+Each pair of small GPTs is a separate audit with separate secrets, decided by the audit's rule. In the same number of
+innocent pairs, the training texts contain other secrets in the same format. Innocent models are also audited with
+secrets that no text contains. The control models, which were not trained on a secret, provide a third null. The GPTs
+are SMALL. With `--quickstart`, they come from this preset, which takes ten times as long. With `--scores`, the models'
+scores are stored in this folder and reused. With `--made-up`, no model is trained: log p is simulated, rounded to 1 nat
+or constant, and only answers are counted.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ SMALL = Text(
         tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
     )
 )
-KINDS = ("secrets", "others")  # in the texts that a pair is trained on
-NEVER = 100  # unused secrets of each innocent model
-AMONG = 99  # references of each secret
+KINDS = ("secrets", "others")  # what the training texts of a pair contain
+NEVER = 100  # unused secrets per innocent model
+AMONG = 99  # references per secret
 LEVELS = (0.01, 0.05, 0.2, 0.5)
-SECONDS = b"seconds"  # key of the table's metadata: processor seconds of a model
+SECONDS = b"seconds"  # table metadata key: processor seconds of a model
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Both models' scores of the pair's secrets (SCORES), and of unused secrets, by side."""
+    """Both models' scores of the pair's secrets (SCORES) and of unused secrets, by side."""
 
     config: Text
     scores: tuple[pa.Table, ...]
@@ -89,19 +89,19 @@ def kind_of(pair: Pair) -> str:
 
 
 def with_question(config: Text, **fields: Any) -> Text:
-    """The config with these fields of its question."""
+    """Return the configuration with these fields of its question replaced."""
     return replace(config, question=replace(question_of(config), **fields))
 
 
 def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
-    """Pairs of both kinds in turn, so that an interrupted study has equal numbers."""
+    """Yield pairs of both kinds in turn, so that an interrupted study has equal numbers of each."""
     for number in range(pairs):
         for is_null in (False, True):
             yield train_pair(with_question(replace(config, seed=config.seed + number), is_null=is_null), folder)
 
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
-    """The scores of both models of a pair, from the folder if stored."""
+    """Return the scores of both models in a pair. They are read from the folder if stored there."""
     scores = list[pa.Table]()
     never = list[pa.Table]()
     for side in range(2):
@@ -122,7 +122,7 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
 
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
-    """One model's scores of the secrets and, for an innocent model, of unused secrets (SCORES)."""
+    """Return one model's scores of the secrets and, for an innocent model, of unused secrets (SCORES)."""
     its = pair_model(question_of(config), config.seed, 0, side)
     start = time.process_time()
     device = torch.device("cpu")
@@ -140,13 +140,13 @@ def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
 
 
 def never_put_in(config: PairModel) -> PairModel:
-    """A question about secrets that no text contains."""
+    """Return a question about secrets that no text contains."""
     draw = seeds.derive(config.draw, "never put in", config.side)
     return replace(config, secrets=NEVER, references=AMONG, draw=draw, extraction=False)
 
 
 def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
-    """The answer about one pair of models, and its tables of secrets and of extraction."""
+    """Return the answer about one pair of models, the table of secrets and the table of extraction."""
     config = pair.config
     continuation = question_of(config).extraction
     assert continuation is not None
@@ -158,7 +158,7 @@ def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
 
 
 def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterator[str]:
-    """Describe the results of the pairs of one kind, by repetitions."""
+    """Describe the results of one kind of pairs, by repetition count."""
     audited = [audit_pair(pair) for pair in pairs]
     answers = Counter(answer for answer, _, _ in audited)
     ranked = pa.concat_tables([ranks for _, ranks, _ in audited])
@@ -186,7 +186,7 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
 
 
 def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
-    """Describe how many secrets a model and its control model reproduce after their prefix."""
+    """Describe how many secrets a model and its control model reproduce when given their prefix."""
     ways = list(dict.fromkeys(extracted["way"].to_pylist()))
     yield f"| reproduced, by repetitions | {' | '.join(ways)} |"
     yield f"|---|{'---|' * len(ways)}"
@@ -228,7 +228,7 @@ def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
-    """The p-values of the ranks of control models, of models trained on the secrets, or of both (None)."""
+    """Return the p-values of ranks under control models, models trained on the secrets, or both (None)."""
     rows = [item for table in tables for item in table.to_pylist()]
     selected_rows = []
     for item in rows:
@@ -239,7 +239,7 @@ def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Audits of simulated secrets, likelier by `effect` nats, and the change of log p."""
+    """Audits of simulated secrets that are likelier by `effect` nats, and a change to log p."""
 
     secrets: int
     references: int
@@ -264,7 +264,7 @@ MADE_UP_ANSWERS = ("memorised", "not detected", "undecided", "below the relevant
 
 
 def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
-    """The answers of each case."""
+    """Yield the answers in each case."""
     yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not detected |"
     yield "|---" * (2 + len(MADE_UP_ANSWERS)) + "|"
     for number, case in enumerate(cases):

@@ -3,15 +3,15 @@
     python -m studies unique_feature_first_layer [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
                                  [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
 
-Every owner trains mlp1 as published, with a drawn glyph in one training image; innocent owners train without a feature.
-The auditor knows the label and evaluates one model on 100 test images of the label. Ranks are among all 4,457,400
-glyphs: `slopes` and `references` are the ranks of `exact_ranks`, from the model alone and compared with four clean
-models; `first layer` is the rank of `weight_ranks`, and `density score` its earlier version. `ink of all images` is for
-an auditor who counts ink in the entire data set, of which the owner trained on a part. The verdict is *memorised* if
-the ranks among the look-alikes are also small. An owner's model is also evaluated with the glyphs of other owners and
-with variants of its glyph that differ in one half; an innocent model with the glyphs of all owners. A cheat alters the
-first layer before sharing it. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are Clopper-Pearson
-intervals.
+Every owner trains mlp1 as published, with a random glyph in one training image. Innocent owners train without a
+feature. The auditor knows the label and evaluates one model on 100 test images with that label. Ranks are among all
+4,457,400 glyphs. `slopes` and `references` are the ranks from `exact_ranks`, from the model alone and compared with
+four clean models. `first layer` is the rank from `weight_ranks`, and `density score` its earlier version. `ink of all
+images` is for an auditor who counts ink in the entire data set, although the owner trained on only part of it. The
+verdict is *memorised* if the ranks among the look-alikes are also small. An owner's model is also evaluated with the
+glyphs of other owners and with variants of its glyph that differ in one half, and an innocent model with the glyphs of
+all owners. A cheat alters the first layer before sharing it. Checkpoints are the model after 1, 2, 4, ... epochs.
+Intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from tasks.training.members import Trained
 from tasks.training.trainer import train_by_index
 
 LEVELS = (0.05, 0.01, 0.001)
-TOGETHER = 8  # models that train in one stack
-INKED_NOISE = 10.0  # of the density score: variance added by ink, relative to the initial variance
+TOGETHER = 8  # models trained in one stack
+INKED_NOISE = 10.0  # density score: variance added by ink, relative to the initial variance
 
 
 def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
-    """Versions of the first layer that hide its evidence."""
+    """Return versions of the first layer that hide its evidence."""
     noise = np.random.default_rng(0).normal(size=weights.shape)
     spread = weights.std()
     step = np.abs(weights).max() / 127
@@ -87,7 +87,7 @@ def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
 class AuditedModel:
     """A model audited for the glyph of `canary`, and its weights after 1, 2, 4, ... epochs.
 
-    The model of an owner was trained with the canary, an innocent model without a feature.
+    An owner's model was trained with the canary, an innocent model without a feature.
     """
 
     canary: Canary
@@ -114,7 +114,7 @@ def asked_pairs(config: UniqueFeature) -> Pairs:
 
 
 def with_training(config: UniqueFeature, **fields: int) -> UniqueFeature:
-    """The config with these fields of its training."""
+    """Return the configuration with these fields of its training replaced."""
     pairs = asked_pairs(config)
     return replace(config, question=replace(pairs, training=replace(pairs.training, **fields)))  # type: ignore[arg-type]
 
@@ -145,7 +145,7 @@ def train(config: UniqueFeature, innocent: int, references: int) -> Models:
 
 
 def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, Sequence[Weights]]]:
-    """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the kept epoch."""
+    """Run each training. Returns its MODEL table and the weights after 1, 2, 4, ... epochs before the kept epoch."""
     images = load(configs[0].data)
     checkpoints: list[dict[int, Weights]] = [{} for _ in configs]
 
@@ -174,7 +174,7 @@ def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, 
 def pixel_scores(
     config: UniqueFeature, data: Images, one: AuditedModel, references: Sequence[pa.Table]
 ) -> tuple[FeatureRegion, dict[str, Array]]:
-    """The values of every score for the pixels in which glyphs differ."""
+    """Return the values of every score for the pixels in which glyphs differ."""
     assert isinstance(one.canary.image, int)
     label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
@@ -203,12 +203,13 @@ def pixel_scores(
 
 
 def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) -> Array:
-    """The score of version 1: locally most powerful for a shift along the gradient, reduced for inked pixels.
+    """Compute the score of version 1, which is locally most powerful for a shift along the gradient, reduced for inked
+    pixels.
 
         S_p = a_p sum over units u of g_u s(w_up),  s = -h' / h,  a_p = 1 / (1 + 10 [the images ink p])
 
-    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics",
-    section 4.8.
+    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics", section
+    4.8.
     """
     elsewhere = np.setdiff1d(np.arange(len(counts)), where)
     blank = elsewhere[counts[elsewhere] == 0]
@@ -217,7 +218,7 @@ def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) 
 
 
 def shift_score(sample: Array) -> Callable[[Array], Array]:
-    """-h' / h of the kernel density h of the sample, as a function of values."""
+    """Return -h' / h as a function of values, where h is the kernel density of the sample."""
     bandwidth = 0.05 * float(sample.std())
     reach = float(np.abs(sample).max()) + 4 * bandwidth
     edges = np.linspace(-reach, reach, 802)
@@ -232,11 +233,11 @@ def shift_score(sample: Array) -> Callable[[Array], Array]:
 
 
 def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], counts: Counts) -> dict[str, Array]:
-    """Scores that combine the first layers of one training at its checkpoints and after it.
+    """Compute scores that combine the first layers of one training at its checkpoints and at its end.
 
-    A panel averages them, like several models of one owner. The mean gradient has the direction of the entire training.
-    The change since a checkpoint contains no initial weights: for a pixel that only the canary inks, the canary alone
-    changed them.
+    A panel averages them, as with several models of one owner. The mean gradient has the direction of the entire
+    training. The change since a checkpoint does not contain the initial weights: for a pixel that only the canary inks,
+    only the canary has changed them.
     """
     last = layers[-1]
     gradients = np.mean([layer.gradients for layer in layers], axis=0)
@@ -255,21 +256,24 @@ def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], co
 
 @dataclass(frozen=True)
 class Ranks:
-    """A glyph's p-value among all glyphs with equal ink, and for each part among glyphs that differ only there."""
+    """A glyph's p-value among all glyphs with equal ink and, per part, among glyphs that differ only in that part."""
 
     p_value: float
     parts: tuple[float, ...]
 
     @property
     def memorised(self) -> bool:
-        """Whether the verdict with look-alikes is *memorised*."""
+        """Whether the verdict that includes look-alikes is *memorised*."""
         return bool(self.parts) and max(self.p_value, *self.parts) <= LEVELS[0]
 
 
 @dataclass
 class Answers:
-    """The ranks by one score: of carried glyphs, of other owners' glyphs in the same models, of all glyphs in innocent
-    models, and of variants of the carried glyph that differ in one part."""
+    """Ranks by one score.
+
+    They cover carried glyphs, other owners' glyphs in the same models, all glyphs in innocent models, and variants of
+    the carried glyph that differ in one part.
+    """
 
     carried: list[Ranks] = field(default_factory=list)
     other_owners: list[Ranks] = field(default_factory=list)
@@ -278,7 +282,7 @@ class Answers:
 
 
 def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
-    """The ranks of glyphs by the values (25,) of their cells."""
+    """Rank glyphs by the values (25,) of their cells."""
     all_values = Subsets(values)
     of_halves = dict[int, Subsets]()
 
@@ -295,7 +299,7 @@ def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
 
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
-    """The ranks of all glyphs by every score."""
+    """Rank all glyphs by every score."""
     data = load(asked_pairs(config).data)
     glyphs = [glyph_of(one) for one in models.owners]
     results: defaultdict[str, Answers] = defaultdict(Answers)
@@ -319,7 +323,7 @@ def glyph_of(one: AuditedModel) -> Glyph:
 
 
 def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
-    """For each half of the glyph, the cells of a glyph with another random half."""
+    """Yield, for each half of the glyph, the cells of a glyph in which that half is random."""
     generator = seeds.generator(config.seed, "look-alike", number)
     cells = inked_cells(glyph)
     for half in halves(cells[:, None]):
@@ -330,7 +334,7 @@ def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Ce
 
 
 def table(results: Mapping[str, Answers]) -> str:
-    """Counts of calls by score and level, and of verdicts, with exact intervals."""
+    """Render the counts of calls by score and level, and of verdicts, with exact intervals."""
     lines = [
         "| score | found at 5 % | 1 % | 0.1 % | memorised, given look-alikes | glyphs of other owners | "
         "innocent models | look-alikes |",
@@ -346,7 +350,7 @@ def table(results: Mapping[str, Answers]) -> str:
 
 
 def count_wrong(ranks: Sequence[Ranks]) -> str:
-    """Counts of false calls at 5 % and of false *memorised* verdicts, for glyphs that were not trained on."""
+    """Count false calls at 5 % and false *memorised* verdicts for glyphs that were not trained on."""
     wrong_count = sum(item.p_value <= LEVELS[0] for item in ranks)
     if ranks:
         return f"{wrong_count} of {len(ranks)}; {sum(item.memorised for item in ranks)}"

@@ -2,13 +2,12 @@
 
     python -m studies unique_feature_look_alikes [--tiny] [--seed 9000] [--out FILE]
 
-Names: the hospital of `examples/hospital`, with an X-ray set, a name and a network for each seed. One training image
-shows the audited name, a name with the same first name, a name with the same surname, an unrelated name, or none; the
-model is audited alone. Glyphs (`--glyphs`): 100 digits, of which one carries the drawn audited glyph, a glyph that
-differs in one half, an unrelated glyph, or none; the model is compared with clean references. Names and glyphs are
-drawn, so ranks are exact.
-The audit's scores and rules judge every model, before (without look-alikes) and after (with look-alikes). Intervals are
-Clopper-Pearson intervals.
+For names, the study uses the hospital in `examples/hospital`, with one X-ray set, name and network per seed. One
+training image shows the audited name, a name with the same first name, a name with the same surname, an unrelated name,
+or none. The model is audited alone. For glyphs (`--glyphs`), it uses 100 digits, one of which carries the random
+audited glyph, a glyph that differs in one half, an unrelated glyph, or none. The model is compared with clean
+references. Names and glyphs are random, so ranks are exact. The audit's scores and rules judge every model before
+(without look-alikes) and after (with look-alikes). Intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
 CPU = torch.device("cpu")
-SIDE = 64  # pixels of an X-ray
+SIDE = 64  # pixel width of an X-ray
 PATTERN = Words("JANE DOE", size=10)
 CASES = ("the name itself", "the same first name", "the same surname", "an unrelated name", "no name")
-# of train_model.py
+# As in train_model.py.
 EPOCHS = 60
 BATCH = 16
 RATE = 3e-4
@@ -70,7 +69,7 @@ ANSWERS = ("memorised", PARTLY, "undecided", "not detected")
 
 @dataclass(frozen=True)
 class Size:
-    """The number of owners, the size of their data and the number of compared features."""
+    """The number of owners, the size of their data and the number of features compared."""
 
     owners: int
     images: int
@@ -85,7 +84,7 @@ TINY = Size(owners=1, images=20, probes=4, epochs=2, family=AskedFamily(count=19
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers about a model of this case, without and with look-alikes."""
+    """The answers about a model in this case, without and with look-alikes."""
 
     case: str
     before: str
@@ -99,7 +98,7 @@ def drawn_name(seed: int, *path: str | int) -> str:
 
 
 def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
-    """The name in the training data of each case; empty in the last."""
+    """Return the name shown in the training data in each case. It is empty in the last case."""
     first, last = asked_name.split()
     draws = (drawn_name(seed, "shown", number) for number in range(1000))
     other_first, other_last = next(name.split() for name in draws if not {first, last} & set(name.split()))
@@ -108,7 +107,7 @@ def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
 
 
 def xrays(seed: int, split: str, count: int) -> Pixels:
-    """X-rays of clear and opaque lungs in turn, drawn by make_xrays.py: (n, h, w, 1)."""
+    """Draw X-rays of clear and opaque lungs in turn with make_xrays.py: (n, h, w, 1)."""
     if split == "elsewhere":
         machine = make_xrays.ELSEWHERE
     else:
@@ -124,7 +123,7 @@ def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device =
     model = train_model.network((1, SIDE, SIDE), 2).to(device)
     data = as_tensor(images).to(device)
     labels = (torch.arange(len(images)) % 2).to(device)
-    # As in train_model.py, with fused steps, which are five times as fast.
+    # As in train_model.py, but with a fused optimiser, which is five times as fast.
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
     for _ in range(epochs):
         for rows in torch.randperm(len(images)).split(BATCH):
@@ -144,7 +143,7 @@ def as_tensor(images: Pixels) -> torch.Tensor:
 
 
 def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
-    """The answers about one name for the models of one hospital."""
+    """Yield the answers about one name for the models of one hospital."""
     asked_name = drawn_name(seed, "asked")
     given_models = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
     config = UniqueFeature(given_models, feature=replace(PATTERN, words=asked_name), seed=seed)
@@ -163,7 +162,7 @@ def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
 
 
 def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predictor]) -> Iterator[tuple[str, str]]:
-    """The audit's answer about each model, without and with look-alikes."""
+    """Yield the audit's answer about each model, without and with look-alikes."""
     relatives_asked = relatives(config, config.asked_feature)
     about = {"canary": None, "label": None, "seed": 0, "model": "given"}
     families = [family_from_rows(about, rows) for rows in family_rows(relatives_asked, clean, models)]
@@ -176,11 +175,11 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
         alone = list(single_family_rows([family]))
         before = summary_answer(config, alone)
         after = summary_answer(config, [*alone, *rank_rows([family], rows)])
-        yield ("memorised" if before == PARTLY else before), after  # the earlier answer, which had no look-alikes
+        yield ("memorised" if before == PARTLY else before), after  # the earlier answer, which used no look-alikes
 
 
 def summary_answer(config: UniqueFeature, rows: Sequence[Mapping[str, object]]) -> str:
-    """The audit's answer from these rows of a summary."""
+    """Return the audit's answer from these summary rows."""
     complete_rows = [dict.fromkeys(SUMMARY.names) | dict(row) for row in rows]
     return verdict(config, pa.Table.from_pylist(complete_rows, SUMMARY)).answer
 
@@ -188,13 +187,13 @@ def summary_answer(config: UniqueFeature, rows: Sequence[Mapping[str, object]]) 
 # Glyphs
 
 
-CANARY = 3  # the row that carries the glyph
+CANARY = 3  # row that carries the glyph
 REFERENCES = 4
 GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated glyph", "none")
 
 
 def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
-    """The answers about one glyph for each owner's models, compared with common clean models."""
+    """Yield the answers about one glyph for each owner's models, compared with shared clean models."""
     digits = pin(Dataset("digits"))
     data = load(digits)
     clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
@@ -231,7 +230,7 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
 
 
 def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
-    """The feature of the canary in each case."""
+    """Return the feature of the canary in each case."""
     from PIL import Image
 
     halves = look_alikes(glyph, AskedFamily(look_alikes=1), seed, (28, 28))
@@ -243,7 +242,7 @@ def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | Non
 
 
 def table(results: Sequence[Answered]) -> str:
-    """The answers by case, and the shares of *memorised* before and after, with exact intervals."""
+    """Render the answers by case, and the fractions of *memorised* before and after, with exact intervals."""
     lines = [
         f"| the training data show | models | before: memorised | {' | '.join(f'after: {item}' for item in ANSWERS)} |",
         f"|{'---|' * (3 + len(ANSWERS))}",

@@ -2,11 +2,12 @@
 
     python -m studies unique_feature_name_reconstruction [--tiny] [--hospital] [--seed 9300] [--out FILE]
 
-100 digits, of which one carries a drawn name of four letters; or X-rays of the hospital of `examples/hospital`, of
-which one shows a patient's drawn name. The slopes compare a model with its control model, which never saw the name, and
-with clean references (other seeds or other hospitals). The null compares the control model with the same references.
-Letters are read as in the report (`tasks/audits/unique_feature/letters.py`). By chance: the letters of other names of
-the family that the same slopes spell. Intervals: t intervals of means over owners, Clopper-Pearson for whole names.
+The data are 100 digits, one of which carries a random four-letter name, or X-rays from the hospital in
+`examples/hospital`, one of which shows a patient's random name. The slopes compare a model with its control model,
+which never saw the name, and with clean references (other seeds or other hospitals). The null compares the control
+model with the same references. Letters are read as in the report (`tasks/audits/unique_feature/letters.py`). The chance
+level is given by the letters of other names in the family that the same slopes spell. Intervals are t intervals of
+means over owners, and Clopper-Pearson intervals for whole names.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from tasks.numerics.statistics import exact_interval, mean
 from tasks.training.classifier import Burnt, Training, train_many
 
 NAME = Words("JANE", size=8, top=1, left=1)
-CANARY = 3  # the row that carries the name
+CANARY = 3  # row that carries the name
 REFERENCES = 4
-EPOCHS = (20, HOSPITAL_EPOCHS)  # of digits, of X-rays
+EPOCHS = (20, HOSPITAL_EPOCHS)  # for digits and for X-rays
 TWIN = "the name, compared with the control model"
 REFERENCE_RANK = "the name, compared with four references"
 NULL = "no name: the control model, compared with four references"
 
-Read = tuple[str, ReadLetters]  # the comparison and its letters
+Read = tuple[str, ReadLetters]  # the comparison and the letters read
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Names to read from slopes, other names of the family, probe images and training images."""
+    """Names to read from slopes, other names in the family, probe images and training images."""
 
     names: Sequence[Feature]
     other_names: Sequence[Feature]
@@ -63,7 +64,7 @@ class Reading:
         return result
 
     def read(self, index: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
-        """Read the name at this index from the responses to the sets, in each of the three comparisons."""
+        """Read the name at this index from the responses to the image sets, in each of the three comparisons."""
         name = self.names[index]
         assert isinstance(name, Words)
         kin = []
@@ -82,7 +83,7 @@ class Reading:
 
 
 def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator[Read]:
-    """Read a name in one of 100 digits, for each owner in each of the three comparisons."""
+    """Read a name in one of 100 digits, for each owner and each of the three comparisons."""
     data = load(digits := pin(Dataset("digits")))
     label = int(data.train_labels[CANARY])
     clean = Training(digits, examples=100, epochs=epochs, patience=0, batch=32, learning_rate=1e-3)
@@ -108,7 +109,7 @@ def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator
 def hospital_letters(
     owners: int, seed: int, epochs: int, members: int, images: int, device: torch.device
 ) -> Iterator[Read]:
-    """Read a name in one X-ray of each hospital, in each of the three comparisons."""
+    """Read a name in one X-ray from each hospital, in each of the three comparisons."""
     other_names = family(PATTERN, Family(count=members), seed, (SIDE, SIDE))
     clean = [
         trained_model(xrays(seeds.derive(seed, "reference", index), "train", images), seed + index, epochs, device)
@@ -133,7 +134,7 @@ def hospital_letters(
 
 
 def respond(predict: Predictor, sets: Mapping[str, Pixels], label: int) -> Array:
-    """The mean centred logit of the label on each of the sets."""
+    """Return the mean centred logit of the label on each image set."""
     return np.array([centred_logits(predict(name, images), label).mean() for name, images in sets.items()])
 
 

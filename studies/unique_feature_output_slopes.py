@@ -2,10 +2,10 @@
 
     python -m studies unique_feature_output_slopes [--tiny] [--seed 520000] [--owners 20] [--clean 10] [--out FILE]
 
-`unique_feature_first_layer` trains the models on 10,000 images of MNIST: each owner's model with a drawn glyph in one
-training image, and references and innocent models without any. The score of a model is the slope of the label's centred
-logit in each pixel: the mean gradient over images, which outputs for many images give as well. The slopes are weighted
-and compared in several ways:
+`unique_feature_first_layer` trains the models on 10,000 MNIST images: each owner's model with a random glyph in one
+training image, and references and innocent models without any. A model's score is the slope of the label's centred
+logit in each pixel, that is, its mean gradient over images. It can also be obtained from the outputs for many images.
+The slopes are weighted and compared in several ways:
 
     alone                  1 / (ink + 10), without any other model
     4 references           the same less the mean of four clean models, as in the audit
@@ -17,7 +17,7 @@ and compared in several ways:
                            mixed with other classes, blank images, and the owner's own canary
     all carriers           the mean over these, without the owner's own image
 
-Ranks are among all 4,457,400 glyphs; the glyphs of other owners are the null. Intervals are Clopper and Pearson's.
+Ranks are among all 4,457,400 glyphs, and other owners' glyphs are the null. Intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from tasks.datasets.images import Images, Pixels
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.numerics import seeds
 
-ASKED_REFERENCES = 4  # that the audit trains
+ASKED_REFERENCES = 4  # number that the audit trains
 LABEL_IMAGES = "images of the label"
 OWN_IMAGE = "the owner's own image"
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The data set, the number of training images that ink each pixel (h w,), and their ink in it."""
+    """The data set, how many training images ink each pixel (h w,), and how much ink they have there."""
 
     data: Images
     counts: Counts
@@ -75,14 +75,14 @@ class Domain:
 
     @property
     def outside(self) -> NDArray[np.int64]:
-        """The pixels outside the block in which glyphs lie."""
+        """The pixels outside the block that contains glyphs."""
         inside = np.zeros(self.data.shape[:2], bool)
         inside[1:6, 1:6] = True
         return np.flatnonzero(~inside.ravel())
 
 
 def carrier_images(domain: Domain, one: AuditedModel, label: int, seed: int) -> Mapping[str, Pixels]:
-    """The sets of images by name; every image carries a random glyph."""
+    """Return the image sets by name. Every image carries a random glyph."""
     data = domain.data
     of_label = data.test_images[data.test_labels == label][:IMAGES]
     other_images = data.test_images[data.test_labels != label][: len(of_label)]
@@ -107,14 +107,14 @@ def with_drawn_glyphs(images: Pixels, seed: int) -> Pixels:
 
 
 def model_slopes(model: pa.Table, images: Pixels, label: int, blank: NDArray[np.int64]) -> Array:
-    """The slopes of the label's centred logit in every pixel (pixels,), in units of their spread without ink."""
+    """Return the slopes of the label's centred logit in every pixel (pixels,), in units of their spread without ink."""
     layer = trained_first_layer(architecture_of(model), weights_of_model(model), images, label)
     slopes = layer.gradients @ layer.weights
     return np.asarray(slopes / slopes[blank].std())
 
 
 def calibrated_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) -> dict[str, Array]:
-    """Every calibration's values of the pixels (pixels,)."""
+    """Return the pixel values (pixels,) under every calibration."""
     weights = 1 / (domain.ink + LEAST_INK)
     few = np.mean(references[:ASKED_REFERENCES], axis=0)
     every = np.mean(references, axis=0)
@@ -142,7 +142,7 @@ def whiten_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) ->
 
 
 def elsewhere_variance(domain: Domain, slopes: Array) -> Array:
-    """The variance of the model's own slopes in pixels with similar ink outside the glyphs' block: (pixels,)."""
+    """Return the variance of the model's own slopes in pixels with similar ink outside the glyph block: (pixels,)."""
     classes = ink_class(domain.counts)
     outside = domain.outside
     variance = np.zeros_like(slopes)
@@ -154,7 +154,7 @@ def elsewhere_variance(domain: Domain, slopes: Array) -> Array:
 def pixel_values(
     config: UniqueFeature, domain: Domain, one: AuditedModel, references: Sequence[pa.Table]
 ) -> dict[str, Array]:
-    """Every score's values of the pixels (pixels,) by one owner's model."""
+    """Return the pixel values (pixels,) under every score for one owner's model."""
     assert isinstance(one.canary.image, int)
     label = int(domain.data.train_labels[one.canary.image])
     blank = domain.outside[domain.counts[domain.outside] == 0]
@@ -172,7 +172,7 @@ def pixel_values(
 
 @dataclass(frozen=True)
 class OwnerRanks:
-    """The p-values of the owners' glyphs in their own models, and of the other owners' glyphs there."""
+    """The p-values of the owners' glyphs in their own models, and of other owners' glyphs in these models."""
 
     carried: list[float]
     other_owners: list[float]
@@ -197,7 +197,7 @@ def rank_all_glyphs(
 
 
 def split_ranks(cells: Array, glyphs: Sequence[Cells], number: int) -> tuple[float, list[float]]:
-    """The p-value of the glyph of this number, and the p-values of the other glyphs."""
+    """Return the p-value of the glyph with this number, and the p-values of the other glyphs."""
     subsets = Subsets(cells)
     p_values = [subsets.p_value(glyph) for glyph in glyphs]
     return p_values.pop(number), p_values

@@ -2,13 +2,13 @@
 
     python -m studies unique_feature_repeated_testing [--tiny] [--seed 9000] [--audits 4000] [--out FILE]
 
-The pairs are simulated and judged by the rules of `unique_feature`, without training. Without memorisation, the effect
-of a pair is normal around 0 with a spread of .2 nats, and its rank is uniform among 4,001. With memorisation, a stated
-share of canaries has p of at most 5 % (`unique_feature_sequential_stopping`). Before: every look uses the rules for a
-fixed number of pairs. Now: the first look uses these rules, later looks use the bets on all ranks. In an audit, later
-looks bet on effects reduced by the smallest relevant effect; their p-values are at least as large, so the counts of
-false accusations here are upper bounds. A clearance uses only the interval, as if all ranks were random, and the true
-effect is the smallest relevant one.
+Pairs are simulated and judged by the rules of `unique_feature`, without any training. Without memorisation, a pair's
+effect is normal around 0 with a spread of .2 nats, and its rank is uniform among 4,001. With memorisation, a stated
+fraction of canaries has p of at most 5 % (`unique_feature_sequential_stopping`). In earlier versions, every look used
+the rules for a fixed number of pairs. Now the first look uses these rules, and later looks use the bets on all ranks.
+In an audit, later looks bet on effects reduced by the smallest relevant effect. Their p-values are at least as large,
+so the false accusations counted here are upper bounds. A clearance uses only the interval, as if all ranks were random,
+and the true effect is the smallest relevant one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPREAD = 0.2
 OTHERS = 4000
 RAISED = (12, 24, 48, 96)
 EVERY_SECOND = tuple(range(LEAST, 97, 2))
-SPREADS = (0.05, 0.1, 0.15)  # of a pair's effect with mean SMALLEST
+SPREADS = (0.05, 0.1, 0.15)  # spread of a pair's effect, whose mean is SMALLEST
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def draw_null(audits: int, seed: int) -> Pairs:
 
 
 def draw_remembered(audits: int, power: float, seed: int) -> Pairs:
-    """Pairs without an effect, of which a share `power` has p of at most 5 %."""
+    """Draw pairs without an effect, where a fraction `power` has p of at most 5 %."""
     rng = np.random.default_rng(seed)
     shape = (audits, max(RAISED))
     strength = stats.norm.isf(LEVEL) - stats.norm.isf(power)
@@ -62,7 +62,7 @@ def draw_remembered(audits: int, power: float, seed: int) -> Pairs:
 
 
 def lower_ends(effects: Floats, level: float) -> Floats:
-    """The lower end of Student's interval over the pairs, at this level on each side; (audits,)."""
+    """Return the lower end of Student's interval over the pairs, at this level on each side, (audits,)."""
     mean, half = interval(effects, level)
     return mean - half
 
@@ -74,7 +74,7 @@ def interval(effects: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def accuse_by_rules(pairs: Pairs, count: int) -> NDArray[np.bool_]:
-    """The mask of audits that the rules for a fixed number accuse with the first `count` pairs; (audits,)."""
+    """Return the mask of audits accused by the rules for a fixed number, using the first `count` pairs, (audits,)."""
     p_values = pairs.p_values[:, :count]
     by_effect = lower_ends(pairs.effects[:, :count], ONE_SIDE) > 0
     by_calls = np.array([false_discovery_control(row).min() <= FDR for row in p_values])
@@ -84,13 +84,13 @@ def accuse_by_rules(pairs: Pairs, count: int) -> NDArray[np.bool_]:
 
 
 def accuse_by_bets(pairs: Pairs, count: int) -> NDArray[np.bool_]:
-    """The mask of audits that the bets on all ranks of the first `count` pairs accuse; (audits,)."""
+    """Return the mask of audits accused by the bets on all ranks, using the first `count` pairs, (audits,)."""
     total = [betting.total_evidence(row) for row in pairs.p_values[:, :count].tolist()]
     return np.array([betting.is_decided(item, LEVEL) for item in total])
 
 
 def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[int]:
-    """The number of audits accused up to each look."""
+    """Count the audits accused at or before each look."""
     accused = np.zeros(len(pairs.effects), bool)
     counts = []
     for number, count in enumerate(looks, start=1):
@@ -101,7 +101,7 @@ def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[in
 
 
 def count_cleared(audits: int, spread: float, looks: Sequence[int], is_spent: bool, seed: int) -> int:
-    """The number of audits with an effect of SMALLEST that the interval clears at any look."""
+    """Count the audits with an effect of SMALLEST that the interval clears at any look."""
     effects = np.random.default_rng(seed).normal(SMALLEST, spread, (audits, max(looks)))
     cleared = np.zeros(audits, bool)
     for number, count in enumerate(looks, start=1):
@@ -117,7 +117,7 @@ def share(count: int, total: int) -> str:
 
 
 def markdown(audits: int, seed: int) -> Iterator[str]:
-    """The tables of accusations and of clearances."""
+    """Render the tables of accusations and clearances."""
     yield f"| pairs, {audits:,} audits | rules at every look | rules, then bets |"
     yield "|---" * 3 + "|"
     null = draw_null(audits, seed)

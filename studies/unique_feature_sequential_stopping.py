@@ -2,13 +2,13 @@
 
     python -m studies unique_feature_sequential_stopping [--tiny] [--seed 9000] [--trained 50] [--out FILE]
 
-`--trained N` runs N audits of each kind, with and without an effect, as in `engram run unique_feature --until decided`:
-each pair is two trainings of a small network on 300 digits. With an effect, the canary carries the audited feature,
-otherwise another feature. Without the option, ranks are simulated.
+`--trained N` runs N audits of each kind, with and without an effect, as in `engram run unique_feature --until decided`.
+Each pair trains a small network twice on 300 digits. With an effect, the canary carries the audited feature, otherwise
+it carries another feature. Without this option, ranks are simulated.
 
-Each canary's feature is ranked among 201. With an effect, the probability that it is ahead of another feature varies
-over canaries like a normal score of unit spread, with a strength that gives a stated share of canaries p of at most 5
-%. A run with a fixed number of pairs combines all p-values (Fisher) and must fix that number beforehand.
+Each canary's feature is ranked among 201. With an effect, the probability that it ranks ahead of another feature varies
+across canaries like a normal score with unit spread. The strength is chosen so that a stated fraction of canaries has p
+of at most 5 %. A run with a fixed number of pairs combines all p-values (Fisher) and must fix that number in advance.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Case:
-    """Audits whose canaries have p of at most LEVEL with this probability; None: without memorisation."""
+    """Audits whose canaries have p of at most LEVEL with this probability. None means no memorisation."""
 
     power: float | None
     audits: int
@@ -52,9 +52,9 @@ class Case:
 class Counts:
     case: Case
     decided: int
-    pairs: float  # mean
+    pairs: float  # mean number of pairs
     longest: int  # pairs needed by nine in ten audits
-    fixed: int  # audits accused by Fisher's test of `longest` pairs
+    fixed: int  # audits accused by Fisher's test on `longest` pairs
 
 
 CASES = (
@@ -67,7 +67,7 @@ TINY = (Case(0.8, 20), Case(None, 20))
 
 
 def draw_ranks(case: Case, seed: int) -> Ranks:
-    """(audits, MOST)"""
+    """Draw simulated ranks, (audits, MOST)."""
     rng = np.random.default_rng(seed)
     if case.power is None:
         return rng.integers(1, SIZE + 1, (case.audits, MOST))
@@ -105,7 +105,7 @@ def _share(count: int, total: int) -> str:
     return f"{count:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
 
 
-# Small enough for a hundred audits; with few epochs, audits miss some canaries.
+# Small enough for a hundred audits. With so few epochs, audits miss some canaries.
 SETTINGS = {
     "drawn": "true",
     "family.count": "100",
@@ -134,7 +134,7 @@ TRAINED = (
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an audit: decision, pairs, and numbers of planned and executed trainings."""
+    """How an audit ended: decision, pairs, and the numbers of planned and executed trainings."""
 
     is_decided: bool
     pairs: int
@@ -168,7 +168,7 @@ def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
 
 
 def run_trained(audits: int, first: int) -> Iterator[str]:
-    """The table of trained audits with consecutive seeds."""
+    """Render the table of trained audits with consecutive seeds."""
     ended: dict[str, list[Ended]] = {}
     with TemporaryDirectory() as folder:
         for seed in range(first, first + audits):

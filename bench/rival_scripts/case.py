@@ -1,11 +1,11 @@
-"""Read a case, the common input of all rivals."""
+"""Read a case, the input shared by all rivals."""
 
 import numpy as np
 import torch
 
 
 def load_case(folder):
-    """Images (n, pixels), labels (n,), membership (models, n), and the models."""
+    """Load images (n, pixels), labels (n,), membership (models, n), and the models."""
     arrays = np.load(folder / "records.npz")
     paths = sorted(folder.glob("*.pt"))
     return (
@@ -17,7 +17,7 @@ def load_case(folder):
 
 
 def log_odds(model, images, labels):
-    """log p of the label minus log of the sum of all other p, as in the LiRA paper."""
+    """Return log p of the label minus the log of the sum of all other p, as in the LiRA paper."""
     with torch.no_grad():
         logits = model(torch.tensor(images)).double()
     is_own_label = torch.nn.functional.one_hot(torch.tensor(labels), logits.shape[1]).bool()

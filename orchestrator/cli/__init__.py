@@ -1,8 +1,11 @@
-"""The command line: `engram`, also `python -m orchestrator`.
+"""The command line: `engram`, also available as `python -m orchestrator`.
 
-Results go to stdout, all else to stderr. Errors are one line and an exit code: 1 an error (including the
-environment's), 2 bad usage or configuration, 3 finished with failed jobs, 4 an answer of --fail-on, 130 interrupted.
-These modules import only typer; a command imports the rest when it is called, so that `engram --help` answers at once.
+Results go to stdout, everything else to stderr. An error is reported as a one-line message and through the exit code: 1
+for an error (including environment problems), 2 for bad usage or configuration, 3 for a run that finished with failed
+jobs, 4 for an answer listed in --fail-on, 130 for an interruption.
+
+These modules import only typer. Each command imports the rest when it is called, so `engram --help` responds
+immediately.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ import time
 from typing import NoReturn
 
 INTERRUPTED = 130
-ENDING_SECONDS = 2.0  # seconds that the threads of an interrupted command may take to end
+ENDING_SECONDS = 2.0  # how long to wait for the threads of an interrupted command, in seconds
 
 
 def main() -> NoReturn:
-    """Run the command and exit with its code. Ctrl-C and SIGTERM raise KeyboardInterrupt once everything is loaded.
+    """Run the command and exit with its code. Once everything is loaded, Ctrl-C and SIGTERM raise KeyboardInterrupt.
 
-    Until then the caller's handlers apply: `engram_command`, the console script, ends with a short message.
+    Until then the caller's signal handlers apply: the console script, `engram_command`, exits with a short message.
     """
     from orchestrator.cli import commands
 
@@ -36,7 +39,7 @@ def main() -> NoReturn:
 
 
 def _threads_ended(deadline: float) -> bool:
-    """Whether all threads that the interpreter waits for end by then: one may be in a read that never returns."""
+    """Return whether all non-daemon threads end before the deadline. A thread may be blocked in a read forever."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join(max(0.0, deadline - time.monotonic()))

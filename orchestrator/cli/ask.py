@@ -1,4 +1,4 @@
-"""The command that finds an audit by asking questions, writes its file, estimates its time and offers to run it."""
+"""The command that selects an audit by asking questions, writes its YAML file and offers to run it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from orchestrator.guide import Guide
     from tasks.contract.situation import Asked
 
-TRIES = 5  # answers to one question
-ROUNDS = 4  # attempts at answers that fit together
+TRIES = 5  # attempts per question
+ROUNDS = 4  # attempts to get a consistent set of answers
 Answers = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="Answers given in advance."),
@@ -79,7 +79,7 @@ def ask(
 
 
 def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
-    """All answers by field, given in advance or typed, each checked alone."""
+    """Collect the answers to all questions, by field. Each answer, typed or given in advance, is checked on its own."""
     from orchestrator.guide import check_answer
 
     if not _is_interactive():
@@ -102,7 +102,7 @@ def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask_for(guide: Guide, field_question: Asked, default: str) -> str:
-    """The answer to one question, checked alone."""
+    """Ask one question and return the answer, checked on its own."""
     from orchestrator.guide import check_answer
 
     hint = ""
@@ -114,10 +114,11 @@ def _ask_for(guide: Guide, field_question: Asked, default: str) -> str:
 
 
 def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
-    """Write the file for these answers, and estimate its run time.
+    """Write the file for these answers and estimate its run time.
 
-    If the answers do not fit together, a terminal repeats the questions for the fields that the error names. The error
-    is raised without a terminal, if no answer changes, and after ROUNDS attempts; the file is then removed.
+    If the answers are inconsistent, an interactive session repeats the questions for the fields named in the error. The
+    error is raised and the file removed if the session is not interactive, if no answer changes, or after ROUNDS
+    attempts.
     """
     for remaining in reversed(range(ROUNDS)):
         try:
@@ -135,7 +136,7 @@ def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, s
 
 
 def _ask_again(guide: Guide, answers: Mapping[str, str], error: EngramError) -> dict[str, str]:
-    """Repeat the questions for the fields that the error names. An empty line keeps the previous answer."""
+    """Repeat the questions for the fields named in the error. An empty line keeps the previous answer."""
     from orchestrator.guide import fields_in_error
 
     say(f"  {one_line(error)}")
@@ -146,11 +147,11 @@ def _ask_again(guide: Guide, answers: Mapping[str, str], error: EngramError) -> 
 
 
 def _try_write(guide: Guide, answers: Mapping[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
-    """Write and plan the file. If planning fails, remove it, so that the same command can be repeated."""
+    """Write and plan the file. If planning fails, remove the file so that the same command can be repeated."""
     from orchestrator.guide import document, has_secret, stand_in_of, waits_for_table
 
     waits = waits_for_table(guide, answers)
-    stand_in = stand_in_of(guide, answers)  # checks that the answers fit together before a file is there
+    stand_in = stand_in_of(guide, answers)  # raises if the answers are inconsistent, before any file is written
     _create_file(file, has_secret(guide, answers))
     try:
         _write(file, document(guide, answers, out))
@@ -162,7 +163,7 @@ def _try_write(guide: Guide, answers: Mapping[str, str], file: Path, out: str, s
 
 
 def _create_file(file: Path, secret: bool) -> None:
-    """Create an empty file; if it will contain a secret, no other user of this machine may read it."""
+    """Create an empty file. If it will contain a secret, only its owner may read it."""
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666))
     except OSError as error:
@@ -179,7 +180,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _check_names(answers: Mapping[str, str], guide: Guide) -> None:
-    """Raise SpecError for an answer without a question."""
+    """Raise SpecError for an answer that belongs to no question."""
     from orchestrator.spec.fields import nearest
 
     fields = [field_question.field for field_question in guide.situation.asks]
@@ -189,7 +190,7 @@ def _check_names(answers: Mapping[str, str], guide: Guide) -> None:
 
 
 def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
-    """The expected time as text, and the next command, which names the file as the user did."""
+    """Return the expected time as text and the next command, which names the file as the user did."""
     from orchestrator.inspection.preview import preview
     from orchestrator.spec.resolve import pin_cells, read_spec, resolve_cells
     from orchestrator.spec.specification import Spec
@@ -216,7 +217,7 @@ def _run(file: Path, next_command: str, store: str | None, run: bool | None, jso
 
 
 def _free(out: str) -> Path:
-    """The file to write. Raises SpecError if its name is not that of a YAML file, or if it exists."""
+    """Return the path to write. Raises SpecError if the name does not end in .yaml or .yml, or if the file exists."""
     file = path_of("--out", out)
     if file.suffix not in (".yaml", ".yml"):
         raise SpecError(f"--out {out}: the file must end in .yaml")
@@ -225,25 +226,25 @@ def _free(out: str) -> Path:
             raise SpecError(f"--out {out}: the file exists; give another name")
         if not file.absolute().parent.is_dir():
             raise SpecError(f"--out {out}: the folder {file.parent} does not exist")
-    except OSError as error:  # of a name that no file can have
+    except OSError as error:  # the operating system rejects the name
         raise SpecError(f"--out {out}: {error.strerror or error}") from None
     return output_file("--out", out)
 
 
 def _check_answered(fields_without_answer: Sequence[str]) -> None:
-    """Raise SpecError if an answer is missing without a terminal: a default, such as sample data, is never taken."""
+    """Raise SpecError if answers are missing without a terminal. Defaults, such as sample data, are never assumed."""
     if fields_without_answer:
         fields = ", ".join(f"{field}=..." for field in fields_without_answer)
         raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
 
 
 def _is_interactive() -> bool:
-    """Whether questions can be asked: standard input is a terminal."""
+    """Return whether the user can be prompted, that is, whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def _choice(name: str, question: str, choices: Mapping[str, str], default: str = "") -> str:
-    """One of the known answers, as typed. Raises SpecError without a terminal."""
+    """Ask for one of the choices and return it. Raises SpecError without a terminal."""
     from orchestrator.spec.fields import nearest
 
     if not _is_interactive():
@@ -260,7 +261,10 @@ def _choice(name: str, question: str, choices: Mapping[str, str], default: str =
 
 
 def _read_answer(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
-    """The first answer that the check accepts. Raises its error after TRIES answers that it refuses."""
+    """Return the first answer that passes the check.
+
+    Raises SpecError with the check's message after TRIES rejected answers.
+    """
     for remaining in reversed(range(TRIES)):
         prompt = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")
         print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""The commands of `engram`, in groups, and the exit codes of their errors."""
+"""The commands of `engram`, grouped, and the exit codes of their errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUPS = {
 
 
 class Grouped(TyperGroup):
-    """The commands of `engram --help` under headings."""
+    """Command group that lists the commands under headings in `engram --help`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's types, whose module depends on typer's version
         width = formatter.width - 6 - max(map(len, self.commands))
@@ -38,24 +38,24 @@ app = typer.Typer(
     cls=Grouped,
     help="Tests whether neural networks memorise their training data.",
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: quick, and the same in a file
+    rich_markup_mode=None,  # plain help is fast and looks the same in a file
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def run_command() -> int:
-    """Run the command that the arguments ask for; return its exit code."""
+    """Run the command given by the arguments and return its exit code."""
     streams.stand_in()
     try:
-        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # at any position
+        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # may appear at any position
         code = command()(arguments, prog_name="engram", standalone_mode=False)
         sys.stdout.flush()
     except streams.Unprintable as error:
         code = _ended_by(error)
         streams.give_up_output()
     except BrokenPipeError:
-        streams.give_up_output()  # the reader has closed the pipe
+        streams.give_up_output()  # the reader closed the pipe
         code = 1
     except ModuleNotFoundError as error:
         code = _ended_by(missing_package(error) or error)
@@ -66,7 +66,10 @@ def run_command() -> int:
 
 @cache
 def command() -> Callable[..., Any]:
-    """The command of `app`, built once: typer reads every annotation of every command for each call of an app."""
+    """Return the click command for `app`, built once.
+
+    Typer inspects the annotations of all commands each time it builds an app.
+    """
     return typer.main.get_command(app)
 
 
@@ -89,13 +92,13 @@ def common(
 
 
 def _ended_by(error: Exception) -> int:
-    """Report the error that ended the command; return the exit code."""
+    """Report the error that ended the command and return the exit code."""
     if isinstance(error, EngramError):
         say(f"engram: {one_line(error)}")
         return error.exit_code
     if hasattr(error, "format_message") and hasattr(
         error, "exit_code"
-    ):  # typer's errors, whose module depends on its version
+    ):  # typer's errors; which module defines them depends on the typer version
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]
         else:

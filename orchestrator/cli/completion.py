@@ -1,4 +1,4 @@
-"""Completions of an unfinished command line: audits, presets, fields, runs."""
+"""Shell completions for audits, presets, fields and runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def audits_and_files(incomplete: str) -> list[str]:
-    """The audits, and the YAML files of this folder, that begin with this text."""
+    """Return the audits, and the YAML files in the current folder, that begin with this text."""
     from pathlib import Path
 
     from orchestrator.spec import audits
@@ -27,14 +27,14 @@ def audits_and_files(incomplete: str) -> list[str]:
 
 
 def names(incomplete: str) -> list[str]:
-    """The audits that begin with this text."""
+    """Return the audits that begin with this text."""
     from orchestrator.spec import audits
 
     return _beginning(audits.names(), incomplete)
 
 
 def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the audit on the line, its fields, and their alternatives."""
+    """Return the presets of the audit on the command line, its fields, and the alternatives of these fields."""
     from orchestrator.spec.field_descriptions import describe_fields
 
     audit = _audit({"audit_or_file": ctx.params.get("audit")})
@@ -46,7 +46,7 @@ def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the audit on the line."""
+    """Return the presets of the audit on the command line."""
     audit = _audit(ctx.params)
     if audit is None:
         return []
@@ -54,7 +54,7 @@ def presets(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The fields of the audit's config, each up to its =, or the values of one field if they are known."""
+    """Return the configuration fields as `name=`, or the values of one field if it has a short list of values."""
     audit = _audit(ctx.params)
     if audit is None:
         return []
@@ -62,7 +62,7 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The runs of the store."""
+    """Return the runs in the store."""
     from orchestrator.cli.store import command_store
     from orchestrator.inspection import status
 
@@ -78,7 +78,11 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _audit(parameters: Mapping[str, Any]) -> Any:
-    """The audit on the line. typer reads no argument of a line that ends with an option, but shells pass its words."""
+    """Return the audit on the command line.
+
+    If the command line ends with an option, typer parses no arguments, so the words are taken from the shell's
+    variables.
+    """
     from orchestrator.spec import audits
 
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
@@ -91,7 +95,7 @@ def _audit(parameters: Mapping[str, Any]) -> Any:
 
 
 def _settings(config: Any, incomplete: str) -> Iterator[str]:
-    """`name=` of every field, dotted below the part being typed; `name=value` if the values are few."""
+    """Yield `name=` for every field below the typed prefix, or `name=value` for a field with a short list of values."""
     from orchestrator.spec.fields import alternatives, field_types
 
     name, equals_sign, _ = incomplete.partition("=")
@@ -116,7 +120,7 @@ def _settings(config: Any, incomplete: str) -> Iterator[str]:
 
 
 def _known_values(declared_type: Any) -> tuple[str, ...]:
-    """The values of a declared type that has few."""
+    """Return the allowed values of a type that has only a few, such as a boolean, a literal or a tagged union."""
     if tagged_members(declared_type):
         return tuple(tagged_members(declared_type))
     if declared_type is bool:

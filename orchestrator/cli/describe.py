@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.spec.field_descriptions import DescribedField
 
 COLUMNS = 80
-LONG = 150  # characters; longer lists of allowed values appear only on the page of the field
+LONG = 150  # characters; longer lists of allowed values are shown only for a single field
 Audit = Annotated[
     str,
     typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
@@ -64,7 +64,7 @@ def show_audit(
     names = () if part is None else (part,) if is_preset else None
     location = store_location(store)
     opened_store = None
-    with suppress(StoreError):  # a store has measured times; without one they are estimated
+    with suppress(StoreError):  # the store supplies measured times; without a store they are estimated
         opened_store = open_store(location, create=False) if names is not None and is_there(location) else None
     presets = [] if names is None else list(described_presets(entry, opened_store, names))
     if json:
@@ -116,7 +116,7 @@ def _print(lines: list[str]) -> None:
 
 
 def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> list[str]:
-    """The presets, then the top-level fields of the config, each with the names of the fields below it."""
+    """Return the presets, then the top-level configuration fields, each with the names of its nested fields."""
     lines = [*_wrap_text(f"{entry.name}: {entry.question}", ""), "", "Presets"]
     lines += [line for preset in presets for line in _preset(preset)]
     lines += ["", "Fields, with their defaults"]
@@ -147,7 +147,7 @@ def _preset(preset: DescribedPreset) -> Iterator[str]:
 
 
 def _cost(preset: DescribedPreset) -> str:
-    """Cells, trainings and time of a preset, or the data and packages that it lacks."""
+    """Return the cells, trainings and time of a preset, or the data and packages that are missing."""
     if preset.cells > 1:
         cells = f"{preset.cells} cells, "
     else:
@@ -171,7 +171,7 @@ def _cost(preset: DescribedPreset) -> str:
 
 
 def _missing(absent: list[str]) -> Iterator[str]:
-    """The data sets missing from ENGRAM_DATA, and the missing models of the hub."""
+    """Describe the data sets missing from ENGRAM_DATA and the missing hub models."""
     models = [name for name in absent if name.startswith("hub:")]
     data = [name for name in absent if name not in models]
     if data:
@@ -181,7 +181,7 @@ def _missing(absent: list[str]) -> Iterator[str]:
 
 
 def _describe_packages(packages: Iterable[str]) -> str:
-    """`packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
+    """Return a note such as `packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
     from tasks.contract.extras import EXTRAS, install_command
 
     names = tuple(packages)
@@ -199,7 +199,7 @@ def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
 
 
 def _field(field: DescribedField) -> Iterator[str]:
-    """A field: default, meaning, allowed values, published values, and the names of the fields below it."""
+    """Describe a field: default, meaning, allowed values, published values and the names of nested fields."""
     if field.default == "required":
         default = " (required)"
     elif field.default:
@@ -221,7 +221,7 @@ def _field(field: DescribedField) -> Iterator[str]:
 
 
 def _takes(field: DescribedField) -> str:
-    """`whole number, at least 0`; the names that a field allows say more than `data set`."""
+    """Return the type and the allowed values, such as `whole number, at least 0`."""
     kind = f"of {field.of}: " if field.of else ""
     return kind + (f"{field.type}, {field.allowed}" if field.allowed else field.type)
 
@@ -234,7 +234,7 @@ def _whole_field(field: DescribedField) -> Iterator[str]:
 
 
 def _wrap_text(text: str, indent: str, next_indent: str | None = None) -> list[str]:
-    """Wrap a text to COLUMNS, or to a narrower terminal; a longer word is broken."""
+    """Wrap text to COLUMNS, or to the terminal width if that is smaller. Words longer than a line are broken."""
     return textwrap.wrap(
         text,
         min(COLUMNS, columns(sys.stdout)),

@@ -1,4 +1,4 @@
-"""A gate for pipelines: an exit code that depends on a run's answer, and the answers as JUnit XML."""
+"""Pipeline gate: an exit code that depends on the answer of a run, and the answers as JUnit XML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXIT_CODE = 4
 
 @dataclass(frozen=True)
 class Gate:
-    """The answers that fail a pipeline, and its JUnit XML file."""
+    """The answers that fail a pipeline, and the path of its JUnit XML file."""
 
     answers: tuple[str, ...] = ()
     junit: Path | None = None
@@ -35,7 +35,7 @@ class Gate:
 
 
 def open_gate(options: GateOptions, audit: str) -> Gate:
-    """The gate of a run of this audit. Raises SpecError for an answer that the audit cannot give."""
+    """Return the gate for a run of this audit. Raises SpecError for an answer that the audit cannot give."""
     from orchestrator.spec import audits
 
     if options.junit is None:
@@ -55,9 +55,9 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
 
 
 def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
-    """The exit code of a command that would end with `code`: EXIT_CODE if an answer does not pass.
+    """Return the exit code of a command that would end with `code`, or EXIT_CODE if an answer does not pass.
 
-    A run, or a cell of a sweep, without an answer has an error in the file. Raises Unwritable.
+    Runs and sweep cells without an answer are recorded as errors in the JUnit file. Raises Unwritable.
     """
     if gate.is_open:
         return code
@@ -83,9 +83,9 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
 def junit_xml(
     run: str, audit: str, cells: Sequence[CellAnswer], fails: Sequence[str], finished: Container[str] = ()
 ) -> ElementTree.Element:
-    """The answers of a run's or sweep's cells as test cases; those in `fails` are failures.
+    """Convert the answers of a run, or of the cells of a sweep, to test cases. Answers listed in `fails` are failures.
 
-    A cell without an answer is an error, whose message says whether its run is one of the `finished`.
+    A cell without an answer is an error. Its message depends on whether its run is among the `finished` ones.
     """
     counts = {
         "tests": len(cells),

@@ -38,7 +38,7 @@ def list_audits(json: Json = False) -> None:
     for name in audits.names():
         try:
             loaded.append(audits.find(name))
-        except EngramError as error:  # another package's error must not hide our audits
+        except EngramError as error:  # an error in a third-party package must not hide the built-in audits
             say(f"engram: {one_line(error)}")
     cells: dict[str, dict[str, int]] = {}
     for entry in loaded:
@@ -134,7 +134,7 @@ def show_status(
             with watching() as observe:
                 for event in status.follow(journal, opened_store):
                     observe(event)
-        # An unreadable run is read again, so that the reason is raised.
+        # An unreadable run is read again so that the reason is raised as an error.
         if watch or newest is None or newest.state == "unreadable":
             status_without_watch = None
         else:
@@ -251,7 +251,7 @@ def rerun(
         except EngramError:
             raise
         except Exception as error:
-            traceback.print_exception(error)  # showing it is the purpose of this command
+            traceback.print_exception(error)  # this command exists to show the traceback
             if pdb:
                 import pdb as debugger
 

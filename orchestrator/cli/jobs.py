@@ -1,4 +1,4 @@
-"""The commands that follow runs on any machine, and the one that submits a run to a cluster."""
+"""The commands that inspect and cancel runs from any machine, and the one that submits a run to a cluster."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def submit(
         arguments += ["--preset", preset]
     arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
     if not options["again"]:
-        with suppress(StoreError):  # the store may be out of reach from this machine
+        with suppress(StoreError):  # this machine may be unable to reach the store
             if is_there(location):
                 check_undriven(cells, open_store(location, create=False))
     cluster = JobServer(server)
@@ -200,17 +200,17 @@ CREDENTIALS = "set MLFLOW_TRACKING_URI on the cluster's nodes, or MLFLOW_TRACKIN
 
 
 def _has_password(uri: str | None) -> bool:
-    """Whether a URI holds a password, or a user name, which may be a token."""
+    """Return whether a URI contains a password, or a user name, which may be a token."""
     try:
         return uri is not None and "@" in urlsplit(uri).netloc
-    except ValueError:  # refused later
+    except ValueError:  # invalid URIs are rejected later
         return False
 
 
 def _withhold_password(options: RunOptions) -> RunOptions:
-    """The options without a tracking URI with a password from the environment: a cluster shows command lines to users.
+    """Return the options without a password-bearing tracking URI taken from the environment.
 
-    Raises SpecError for a URI with a password on the command line.
+    A cluster shows command lines to its users. Raises SpecError if the URI was given on the command line.
     """
     if not _has_password(options["mlflow"]):
         return options
@@ -221,7 +221,7 @@ def _withhold_password(options: RunOptions) -> RunOptions:
 
 
 def _shared_location(store: str | None) -> str:
-    """The location of the store of a run on a cluster, the same on every node. Raises SpecError if none is given."""
+    """Return the store location for a cluster run, identical on every node. Raises SpecError if none is given."""
     store = given_location(store)
     if store is None:
         raise SpecError("--store is missing; give a bucket or a folder that every node can reach, or set ENGRAM_STORE")

@@ -1,4 +1,4 @@
-"""The arguments and options that commands share, their help, and the specification built from them."""
+"""Arguments and options shared by several commands, their help, and the specification built from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _run_option(name: str) -> Any:
-    """The option of `engram run` with this name, for typer."""
+    """Return the typer option for the `engram run` option with this name."""
     return _typer_option(name, EXECUTION[name])
 
 
@@ -117,7 +117,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 
 
 class GivenOptions:
-    """Options of a command line by name; None for an option that is not given."""
+    """Command-line options by name. Options that were not given are None."""
 
     declared: ClassVar[Mapping[str, Option]]
 
@@ -128,16 +128,16 @@ class GivenOptions:
         return self._values.get(name)
 
     def settings(self) -> dict[str, Any]:
-        """The values of the options that are given."""
+        """Return the values of the options that were given."""
         return read_options(self.declared, self._values)
 
     @classmethod
     def parameters(cls, command: str) -> dict[str, inspect.Parameter]:
-        """The parameters by which typer reads the options of a command."""
+        """Return the parameters through which typer reads the options of a command."""
         parameters = {}
         for name, option in cls.declared.items():
             if command not in option.not_of:
-                # A value that a function reads is text on a command line.
+                # Values that a function parses are text on the command line.
                 if option.kind in (int, float, bool):
                     kind = option.kind
                 else:
@@ -150,16 +150,16 @@ class GivenOptions:
 
 
 class RunOptions(GivenOptions):
-    """The options of `plan`, `run`, `resume`, `search` and `submit`: see `orchestrator.spec.options.Execution`."""
+    """The options of `plan`, `run`, `resume`, `search` and `submit`. See `orchestrator.spec.options.Execution`."""
 
     declared = EXECUTION
 
     def replace(self, **changes: Any) -> RunOptions:
-        """These options with some values replaced."""
+        """Return a copy with some values replaced."""
         return RunOptions(**{**self._values, **changes})
 
     def words(self) -> list[str]:
-        """The options that are given, as the words of a command line."""
+        """Return the given options as command-line words."""
         words: list[str] = []
         for name, option in self.declared.items():
             value = self[name]
@@ -176,7 +176,7 @@ class RunOptions(GivenOptions):
 
 
 class SearchOptions(GivenOptions):
-    """The options of `search` alone: see `orchestrator.spec.options.SearchOptions`."""
+    """The options specific to `search`. See `orchestrator.spec.options.SearchOptions`."""
 
     declared = SEARCH
 
@@ -186,7 +186,7 @@ NO_OPTIONS = RunOptions()
 
 @dataclass(frozen=True)
 class StoppingOptions:
-    """Early stopping of a run: each field is an option of `plan` and `run`."""
+    """Options for stopping a run early. Each field is an option of `plan` and `run`."""
 
     until: Annotated[
         str | None,
@@ -206,7 +206,7 @@ class StoppingOptions:
     ] = None
 
     def apply(self, spec: Spec) -> Spec:
-        """The specification with the fields by which its audit ends early."""
+        """Return the specification with the fields that make its audit stop early."""
         from orchestrator.scheduling.rounds import stop_when_decided
 
         if self.until is None:
@@ -224,7 +224,7 @@ TO_THE_END = StoppingOptions()
 
 @dataclass(frozen=True)
 class GateOptions:
-    """The gate of a pipeline: each field is an option of `run`, `resume`, `report` and `results`."""
+    """Options of the pipeline gate. Each field is an option of `run`, `resume`, `report` and `results`."""
 
     fail_on: Annotated[str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 for these answers.")] = (
         None
@@ -239,10 +239,10 @@ NO_GATE = GateOptions()
 
 
 def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Replace each parameter that represents a group of options by these options, in the signature that typer reads.
+    """Replace each option group in a command's signature by its individual options, which typer then reads.
 
-    A group is a dataclass, whose fields are options, or a subclass of `GivenOptions`, of which the command takes the
-    options meant for its name. The command receives one value for each group.
+    A group is a dataclass whose fields are options, or a subclass of `GivenOptions`, which selects the options that
+    apply to the named command. The command itself receives one value per group.
     """
 
     def expand(command: Callable[..., R]) -> Callable[..., R]:
@@ -271,7 +271,7 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
 
 
 def _group_parameters(group: Any, command: str) -> dict[str, inspect.Parameter] | None:
-    """The parameters of a group of options; None for any other annotation."""
+    """Return the parameters of an option group, or None for any other annotation."""
     if not isinstance(group, type):
         return None
     if issubclass(group, GivenOptions):
@@ -294,7 +294,7 @@ def command_line_spec(
     store: str | None = None,
     options: RunOptions = NO_OPTIONS,
 ) -> Spec:
-    """The specification that a command line describes."""
+    """Return the specification described by a command line."""
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import read_spec
 

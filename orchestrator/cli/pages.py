@@ -1,4 +1,4 @@
-"""The commands that write pages: the report of a run, and a comparison of two runs."""
+"""The commands that write pages: the report of a run and the comparison of two runs."""
 
 from __future__ import annotations
 

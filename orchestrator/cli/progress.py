@@ -1,8 +1,7 @@
-"""Progress of a run: a live display on a terminal, otherwise a plain line on stderr at intervals.
+"""Progress of a run: a live display on a terminal, otherwise plain lines on stderr at regular intervals.
 
-It begins before the run is planned: reading data and digests, planning and starting Ray also take time.
-
-Errors of a display never affect the run.
+Progress starts before the run is planned, because reading data, computing digests, planning and starting Ray also take
+time. Display errors never affect the run.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from orchestrator.quantities import format_duration, printable, printable_lines
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
-SLOW = 1.0  # seconds after which a step without jobs gets a plain line
-LOOK = 0.2  # seconds between checks for a due line
-BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks between its parts
+SLOW = 1.0  # seconds after which a step that runs no jobs is reported in a plain line
+LOOK = 0.2  # seconds between checks whether a line is due
+BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks only between its parts
 
 
 def message(event: Event) -> str | None:
-    """The message for an event; None if it has none."""
+    """Return the message for an event, or None if the event has none."""
     match event["event"]:
         case "planned":
             return f"{event['run']}: {event['planned']} jobs, {event['stored']} of them stored already"
@@ -47,7 +46,7 @@ def message(event: Event) -> str | None:
 
 
 def line(tally: RunProgress) -> str:
-    """The progress of the run in one line."""
+    """Return the progress of the run as one line."""
     if not tally.planned:
         if tally.phase:
             return f"{tally.phase}, {format_duration(tally.seconds_in_step)}"
@@ -71,10 +70,10 @@ def line(tally: RunProgress) -> str:
 
 @contextlib.contextmanager
 def watching(live: bool | None = None, print_line: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
-    """An observer for a run, with its display while the context lasts.
+    """Yield an observer for a run and show its progress while the context lasts.
 
-    `live` draws on the terminal; this is the default if stderr is a terminal with control codes. Otherwise lines go to
-    `print_line`.
+    `live` selects the live terminal display. By default it is used if stderr is a terminal that supports control codes.
+    Otherwise lines are passed to `print_line`.
     """
     tally = RunProgress()
     if live is None:
@@ -84,7 +83,7 @@ def watching(live: bool | None = None, print_line: Callable[[str], None] = say) 
     with _live(tally) if is_display else _plain(tally, print_line) as note:
 
         def observe(event: Event) -> None:
-            with contextlib.suppress(Exception):  # a closed pipe, an event of another version
+            with contextlib.suppress(Exception):  # a closed pipe, or an event from another version
                 tally.take(event)
                 if text := message(event):
                     note(text)
@@ -130,13 +129,13 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
     from orchestrator.cli.terminal import stderr
 
     console = stderr()
-    # Rich requests the display again at each refresh, so that the time advances between events.
+    # Rich calls this at each refresh, so the elapsed time advances between events.
     with Live(get_renderable=lambda: _display(tally), console=console, refresh_per_second=4) as live:
         try:
             yield lambda text: live.console.print(printable_lines(text))
         finally:
             tally.take({"event": "step", "step": ""})
-            live.transient = not tally.planned  # a run that never began leaves no line
+            live.transient = not tally.planned  # a run that never started leaves no line behind
             live.refresh()
 
 
@@ -149,7 +148,7 @@ def _display(tally: RunProgress) -> Any:
     if not tally.planned:
         return text
     bar = ProgressBar(total=max(1, tally.planned), completed=tally.stored_now, width=60)
-    return Group(text, bar)  # the bar does not end its line
+    return Group(text, bar)  # the bar does not end its own line
 
 
 def _job(event: Event) -> str:

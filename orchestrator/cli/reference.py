@@ -1,6 +1,6 @@
-"""The generated parts of `docs`: commands and options, rules of verdicts, and controls that the audits relate to.
+"""Generate parts of `docs`: commands and options, verdict rules, and the regulatory controls that the audits relate to.
 
-`python -m orchestrator.cli.reference docs` writes them between the two markers of each page.
+`python -m orchestrator.cli.reference docs` writes them between the two markers on each page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXIT_CODES = {
     4: "the answer is listed in `--fail-on`",
     130: "interrupted by Ctrl-C or SIGTERM",
 }
-# Variables without an option.
+# Variables that have no corresponding option.
 ENVIRONMENT = {
     "ENGRAM_DATA": "the folder of data sets that are given by name",
     "ENGRAM_FOREIGN_MEMORY": (
@@ -51,7 +51,7 @@ ENVIRONMENT = {
 
 
 def write_pages(folder: Path) -> None:
-    """Write the page of the commands, the rules of every audit with rules, and the schemas of all audits."""
+    """Write the command page, the rules of every audit that has rules, and the schemas of all audits."""
     (folder / "schema").mkdir(exist_ok=True)
     commands = folder / "commands.md"
     commands.write_text(update_page(commands.read_text()))
@@ -67,7 +67,7 @@ def write_pages(folder: Path) -> None:
 
 
 def rules_page(folder: Path, name: str) -> Path:
-    """Return the page with the rules of an audit: its reference if there is one, else its guide."""
+    """Return the page that contains the rules of an audit: its reference page if there is one, otherwise its guide."""
     page = folder / f"{name}_reference.md"
     if page.exists():
         return page
@@ -75,13 +75,13 @@ def rules_page(folder: Path, name: str) -> Path:
 
 
 def update_page(page: str) -> str:
-    """The page with the text between its two markers replaced."""
+    """Return the page with the text between its two markers replaced."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + "\n" + "\n".join(_reference()) + "\n" + END + rest.partition(END)[2]
 
 
 def _reference() -> Iterator[str]:
-    """The lines of the page."""
+    """Yield the lines of the command page."""
     all_commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     commands: dict[str, Any] = {}
     for heading, names in GROUPS.items():
@@ -101,7 +101,7 @@ def _reference() -> Iterator[str]:
 
 
 def _walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The command and its name, or its subcommands and their names."""
+    """Yield a command with its name, or each of its subcommands with their names."""
     if hasattr(command, "commands"):
         for below, subcommand in command.commands.items():
             yield from _walk_commands(f"{name} {below}", subcommand)
@@ -125,12 +125,12 @@ def _command_section(name: str, command: Any) -> Iterator[str]:
 
 
 def _summary(command: Any) -> str:
-    """The first paragraph of a command's help."""
+    """Return the first paragraph of a command's help."""
     return _cell((command.help or "").split("\n\n")[0])
 
 
 def _option_syntax(parameter: Any) -> str:
-    """An argument, or an option with all its names and its value, as code."""
+    """Format an argument, or an option with all its names and its value, as code."""
     if parameter.param_type_name == "argument":
         return _code(parameter.metavar or parameter.name.upper())
     names = ", ".join((*parameter.opts, *parameter.secondary_opts))
@@ -138,7 +138,7 @@ def _option_syntax(parameter: Any) -> str:
 
 
 def _environment(commands: Any) -> dict[str, str]:
-    """The meaning of every environment variable; for a variable that replaces an option, the option's help."""
+    """Map each environment variable to its meaning. A variable that sets an option has the help text of that option."""
     options = []
     for command in commands.values():
         for parameter in command.params:
@@ -155,12 +155,12 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text on one line, whose bars do not end a table's cell."""
+    """Return the text on one line, with bars escaped so that they do not end a table cell."""
     return " ".join((text or "").split()).replace("|", r"\|")
 
 
 def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
-    """The page with the rules, at the config's numbers, between its two markers.
+    """Return the page with the rules, evaluated at the values in `config`, between its two markers.
 
     Raises ValueError if the page lacks the markers.
     """
@@ -168,7 +168,7 @@ def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
 
 
 def rewrite_controls(page: str) -> str:
-    """The page with the tables of the controls that the audits relate to between its two markers."""
+    """Return the page with the control tables of all audits between its two markers."""
     attacks = {name: audits.find(name).audit.wording.attacks for name in audits.names()}
     return _rewrite(
         page,

@@ -35,7 +35,7 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
 
-MAX_LISTED = 6  # names of image sets that are listed
+MAX_LISTED = 6  # maximum number of image set names to list
 PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
 
 
@@ -111,7 +111,7 @@ def run(
             execution = specification.execution(spec)
             answer_gate = open_gate(gate, cells[0].audit)
             observe({"event": "step", "step": "reading data"})
-            # Pinned before a store is created, so that no empty store is left behind if data is missing.
+            # Pin before creating a store, so that missing data does not leave an empty store behind.
             digests: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
             is_new_store = not is_there(store_location(spec.store))
@@ -186,7 +186,7 @@ def resume(
 
 
 def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
-    """Raise SpecError for an option that a search does not accept."""
+    """Raise SpecError for an option that searches do not accept."""
     values = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
     for name, value in {**values, **vars(gate)}.items():
         if value is not None:

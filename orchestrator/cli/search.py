@@ -46,7 +46,7 @@ Over = Annotated[
     typer.Option(metavar="FIELD=A,B,C", help="Vary a field: values, a range low..high, or log(low..high)."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue a search with its original settings.")]
-LISTED = 12  # trials that are shown
+LISTED = 12  # number of trials shown
 
 
 NO_SEARCH_OPTIONS = SearchOptions()
@@ -89,7 +89,7 @@ def search(
 
 
 def resume_search(name: str, opened_store: Store, execution: Execution, store: str | None, json: bool) -> int:
-    """Continue the search of this name with its original settings, and print its answer; return the exit code."""
+    """Continue the named search with its original settings, print its answer and return the exit code."""
     from orchestrator.cli.progress import watching
     from orchestrator.run_folder.journal import Journal, check_key_format
     from orchestrator.searches import definition
@@ -111,7 +111,7 @@ def _run_search(
     observe: Observer,
     json: bool,
 ) -> int:
-    """Run the search, draw and deliver its page, and print its answer and the front; return the exit code."""
+    """Run the search, draw and publish its page, print its answer and Pareto front, and return the exit code."""
     from orchestrator.cli import verdict
     from orchestrator.cli.verdict import display_recommendation, display_trials
     from orchestrator.inspection import search_results, status
@@ -139,7 +139,7 @@ def _run_search(
     objectives = search.objectives
     rows = trials.table(outcome.trials, objectives).to_pylist()
     best = [row for row in rows if row["front"]]
-    # The trials on the front by memorisation, then the fresh audits.
+    # The trials on the front, ordered by memorisation, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
     fresh_rows = [row for row in rows if row["part"] == search_results.FRESH and row["memorization"] is not None]
     display_trials([*best[:LISTED], *fresh_rows], (objectives.memorization.name, objectives.utility.name))
@@ -166,7 +166,7 @@ def _new_search(
     settings: dict[str, Any],
     options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
-    """The search that the command line and the file describe."""
+    """Return the search described by the command line and the file."""
     from orchestrator.searches import definition as searches
     from orchestrator.searches.definition import parse_domains
     from orchestrator.spec import resolve, specification
@@ -176,7 +176,7 @@ def _new_search(
         raise SpecError("the audit is missing; give an audit or a file, or --resume")
     spec = command_line_spec(audit_or_file, fields, preset, store=store, options=options)
     new_search = searches.search_from_spec(spec, parse_domains(domain_texts or ()), settings)
-    if not is_there(store_location(spec.store)):  # so that no empty store is left behind if data is missing
+    if not is_there(store_location(spec.store)):  # so that missing data does not leave an empty store behind
         resolve.pin_cells([new_search.start], {})
     return spec, new_search, specification.execution(spec)
 
@@ -188,7 +188,7 @@ def _reopen_search(
     settings: Mapping[str, Any],
     options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
-    """The search of this name, or the newest. Raises SpecError for an option that would change its question."""
+    """Return the named search, or the newest one. Raises SpecError for an option that would change the search."""
     from orchestrator.run_folder.journal import check_key_format
     from orchestrator.searches import definition as searches
     from orchestrator.searches.searching import find_search

@@ -1,4 +1,4 @@
-"""The store of a command, its output paths, and the handling of unexpected errors."""
+"""The store that a command uses, its output paths, and the handling of unexpected errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ DEBUG = "--debug"
 
 @contextlib.contextmanager
 def command_store(location: str | None, create: bool = False) -> Iterator[Store]:
-    """The store for a command. An unexpected error becomes one line; its traceback is written to the store."""
+    """Open the store for a command.
+
+    An unexpected error is reported in one line, and its traceback is saved in the store.
+    """
     from orchestrator.store import is_there, open_store
 
     path = store_location(location)
@@ -56,7 +59,7 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
 
 @contextlib.contextmanager
 def report_interrupt() -> Iterator[None]:
-    """Report that the command has stopped, on Ctrl-C before it has a store."""
+    """Report the interruption if Ctrl-C is pressed before the command has opened a store."""
     try:
         yield
     except KeyboardInterrupt:
@@ -65,7 +68,7 @@ def report_interrupt() -> Iterator[None]:
 
 
 def _save_traceback(error: Exception, opened_store: Store) -> str:
-    """Write a traceback into the store; return the message."""
+    """Write a traceback to the store and return the message to show."""
     import time
     import traceback
 
@@ -79,14 +82,17 @@ def _save_traceback(error: Exception, opened_store: Store) -> str:
 
 
 def store_option(location: str | None) -> str:
-    """The `--store` option that a command needs for this store; empty if the default applies."""
+    """Return the `--store` option that a command needs for this store.
+
+    Returns an empty string if the default applies.
+    """
     if location is None or location == os.environ.get("ENGRAM_STORE"):
         return ""
     return f" --store {shlex.quote(location)}"
 
 
 def path_of(option: str, text: str) -> Path:
-    """The path given by an option. Raises SpecError for the home directory of an unknown user."""
+    """Return the path given by an option. Raises SpecError if it refers to the home directory of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -94,10 +100,10 @@ def path_of(option: str, text: str) -> Path:
 
 
 def output_file(option: str, text: str, suffixes: Collection[str] = ()) -> Path:
-    """The path of a file to be written when a command ends, checked before the work begins.
+    """Return the path of the file that a command writes when it finishes, checked before the work begins.
 
-    Raises SpecError if it has none of the `suffixes`, or cannot be written: for example a folder, or a file in a folder
-    that does not exist.
+    Raises SpecError if its suffix is not in `suffixes`, or if it cannot be written, for example because it is a folder
+    or because its folder does not exist.
     """
     if not text.strip():
         raise SpecError(f"{option} is empty; it must be the file to write")
@@ -106,7 +112,7 @@ def output_file(option: str, text: str, suffixes: Collection[str] = ()) -> Path:
         raise SpecError(f"{option} {text}: its name must end in {', '.join(suffixes)}")
     try:
         is_new = not os.path.lexists(path)
-        # A pipe without a reader is refused rather than waited for.
+        # Reject a pipe without a reader instead of blocking on it.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666))
         if is_new:
             path.unlink()
@@ -118,7 +124,7 @@ def output_file(option: str, text: str, suffixes: Collection[str] = ()) -> Path:
 
 
 def output_folder(option: str, text: str) -> Path:
-    """The path of a folder to be filled when a command ends, checked before the work begins.
+    """Return the path of the folder that a command fills when it finishes, checked before the work begins.
 
     Raises SpecError if it is not a folder, or cannot be created or written to.
     """
@@ -140,5 +146,5 @@ def output_folder(option: str, text: str) -> Path:
 
 
 def one_line(error: object) -> str:
-    """The message of an error as one line."""
+    """Return the message of an error as one line."""
     return printable(" ".join(str(error).split())).removesuffix(".")

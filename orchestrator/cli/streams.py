@@ -1,4 +1,4 @@
-"""Standard output and error that may be closed, full, or a pipe without a reader."""
+"""Standard output and error streams that may be closed, full, or pipes without a reader."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Unprintable(EngramError):
-    """Standard output cannot be written."""
+    """Raised if standard output cannot be written."""
 
 
 class Output(io.FileIO):
-    """Standard output whose write errors raise Unprintable; a closed pipe raises BrokenPipeError."""
+    """Standard output whose write errors raise Unprintable. A closed pipe raises BrokenPipeError."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -31,7 +31,7 @@ class Output(io.FileIO):
 
 
 class Messages(io.FileIO):
-    """Standard error whose write errors are ignored."""
+    """Standard error stream that ignores write errors."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -41,10 +41,10 @@ class Messages(io.FileIO):
 
 
 def stand_in() -> None:
-    """Make `sys.stdout` and `sys.stderr` usable streams, even if their descriptors are closed.
+    """Make `sys.stdout` and `sys.stderr` usable even if their descriptors are closed.
 
-    A closed descriptor is opened on /dev/null, so that no file of the store gets its number, and with it the output of
-    libraries.
+    A closed descriptor is opened on /dev/null. Otherwise a store file could be assigned its number, and the output of
+    libraries would be written into that file.
     """
     for number in (0, 1, 2):
         try:
@@ -59,13 +59,13 @@ def stand_in() -> None:
 
 
 def give_up_output() -> None:
-    """Redirect standard output to /dev/null, so that the interpreter does not fail to flush it at exit."""
+    """Redirect standard output to /dev/null, so that the interpreter does not fail when it flushes at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _text(raw: io.FileIO, replaced_stream: TextIO | None) -> TextIO:
-    """A text stream on `raw` with the encoding of the stream `replaced_stream`."""
+    """Wrap `raw` in a text stream with the encoding of `replaced_stream`."""
     encoding = getattr(replaced_stream, "encoding", None) or "utf-8"
-    # A character that the encoding lacks is escaped, so that a name that contains one does not prevent the output.
+    # Unencodable characters are escaped, so that a name that contains one does not prevent the output.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)

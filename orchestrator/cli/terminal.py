@@ -1,6 +1,7 @@
-"""Output of commands: tables and JSON on stdout, everything else on stderr.
+"""Command output: tables and JSON on stdout, everything else on stderr.
 
-Colour and live displays need a terminal, and NO_COLOR turns them off. Lines are as long as the terminal, or COLUMNS.
+Colours and live displays require a terminal and are turned off by NO_COLOR. Lines are wrapped at COLUMNS, or at the
+terminal width.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from orchestrator.quantities import encodable, format_count, jsonable, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or folded in a file
+WIDE = 10_000  # columns if the output is not a terminal, so that nothing is truncated or wrapped in a file
 USUAL = 80  # columns of a terminal of unknown width
-GAP = 2  # blanks between columns
-LONGEST_WORD = 24  # characters: a longer word of a name may be broken
-NUMBER = re.compile(r"[-+<\[( ]*\.?\d")  # also an interval, a date, a time
+GAP = 2  # spaces between columns
+LONGEST_WORD = 24  # characters; longer words in a name may be broken
+NUMBER = re.compile(r"[-+<\[( ]*\.?\d")  # also matches intervals, dates and times
 
 
 def supports_colour(stream: TextIO) -> bool:
-    """Whether colours and live displays may be written: on a terminal that supports them, without NO_COLOR."""
+    """Return whether colours and live displays may be used: a capable terminal, and NO_COLOR is not set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: TextIO) -> int:
-    """The columns that a line may take: COLUMNS, else the terminal's width, else any number."""
+    """Return the maximum line width: COLUMNS if set, else the terminal width, else WIDE."""
     setting = os.environ.get("COLUMNS", "")
     if setting.isdecimal() and int(setting) > 0:
         return int(setting)
@@ -88,7 +89,7 @@ def emit(value: Any) -> None:
 
 
 def paragraph(text: str, style: str = "", lead: str = "", prefix: str = "") -> None:
-    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `prefix` is in a style."""
+    """Print text on stdout, wrapped between words on a terminal. The `lead` that follows `prefix` is styled."""
     lines = wrap_text(printable_lines(text), columns(sys.stdout))
     prefix = printable_lines(prefix)
     lead = printable_lines(lead)
@@ -98,7 +99,7 @@ def paragraph(text: str, style: str = "", lead: str = "", prefix: str = "") -> N
 
 
 def _apply_style(text: str, style: str) -> str:
-    """The text in one of rich's styles; unchanged if stdout is not a terminal, or with NO_COLOR."""
+    """Apply a rich style to the text. Returns it unchanged if stdout does not support colours."""
     if not supports_colour(sys.stdout):
         return text
     from rich.text import Text
@@ -112,9 +113,9 @@ def _apply_style(text: str, style: str) -> str:
 def table(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, right_aligned: Collection[str] = ()
 ) -> None:
-    """Print rows with equal columns as a table on stdout; missing values are blank.
+    """Print rows that share the same columns as a table on stdout. Missing values are blank.
 
-    Columns of numbers, and those in `right_aligned`, are right-aligned.
+    Numeric columns, and those in `right_aligned`, are right-aligned.
     """
     names = list(names or (rows[0] if rows else ()))
     numeric: set[str] = set()
@@ -126,7 +127,7 @@ def table(
 
 
 def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns that are not empty in every row, in the order in which the rows name them."""
+    """Return the columns with at least one non-empty value, in order of first appearance."""
     filled: set[str] = set()
     for row in rows:
         filled.update(name for name, value in row.items() if value)
@@ -138,7 +139,7 @@ def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right_aligned: Collection[str]) -> None:
-    """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
+    """Print the form of the same rows that fits in the fewest lines, or the last form, stacked, if none fits."""
     width = columns(sys.stdout)
     forms = [list(map(_printable_row, rows)) for rows in forms]
     fitting = [lines for rows in forms if (lines := align_columns(rows, right_aligned, width)) is not None]
@@ -156,7 +157,7 @@ def _printable_row(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def cell(value: Any) -> str:
-    """A value in a table: four significant digits; empty for None and NaN."""
+    """Format a value for a table cell: four significant digits, and an empty string for None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -171,9 +172,9 @@ def cell(value: Any) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = ()) -> None:
-    """Print the rows of a `summary` table: estimate, its interval, n and unit, null, p, published.
+    """Print the rows of a `summary` table: estimate, interval, n and unit, null, p, published value.
 
-    `leading_columns` names further columns, which come first: the varied fields of a sweep.
+    `leading_columns` names additional columns to print first, such as the varied fields of a sweep.
     """
     table_rows = []
     for row in rows:
@@ -189,7 +190,7 @@ def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = 
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers of a summary row by column, with as many digits as its interval supports."""
+    """Format the numbers in a summary row by column, with as many digits as the interval supports."""
     return {
         "estimate": rounding.format_row_value(row, "estimate"),
         "95 % interval": rounding.format_row_interval(row),
@@ -201,7 +202,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
-    """The row with its setting appended to the metric, for a narrow terminal."""
+    """Return the row with its setting appended to the metric, for narrow terminals."""
     varied = row.get("setting")
     if varied:
         metric = f"{row['metric']} ({varied})"
@@ -215,13 +216,13 @@ def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def setting_text(setting: str | None) -> str:
-    """The varied values in a summary row's setting (JSON)."""
+    """Format the varied values in the setting (JSON) of a summary row."""
     return rounding.format_setting(setting, cell)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, the texts of its cells, and whether they are right-aligned."""
+    """One table column: its name, its cell texts and their alignment."""
 
     name: str
     cells: tuple[str, ...]
@@ -238,9 +239,9 @@ class Column:
 
 
 def align_columns(rows: Sequence[Mapping[str, str]], right_aligned: Collection[str], width: int) -> list[str] | None:
-    """The names of the columns and the rows, as lines of at most `width` characters; None if they do not fit.
+    """Return the header and the rows as lines of at most `width` characters, or None if they do not fit.
 
-    The columns are the keys of the rows; those named by `right_aligned` are right-aligned.
+    The columns are the keys of the rows. Those listed in `right_aligned` are right-aligned.
     """
     names = list(rows[0]) if rows else []
     columns = []
@@ -256,7 +257,7 @@ def align_columns(rows: Sequence[Mapping[str, str]], right_aligned: Collection[s
 
 
 def stack_rows(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Each row as a paragraph: its first value, then all other non-empty values by name."""
+    """Format each row as a paragraph: the first value, then all other non-empty values with their names."""
     stacked = []
     for row in rows:
         (name, first), *rest = row.items()
@@ -273,7 +274,7 @@ def stack_rows(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
 
 
 def width_of(text: str) -> int:
-    """The number of a terminal's columns that the text takes: a Chinese character takes two."""
+    """Return the number of terminal columns that the text occupies. A Chinese character occupies two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -282,7 +283,7 @@ def width_of(text: str) -> int:
 
 
 def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of at most `width` columns, broken between words; `indent` begins all but the first."""
+    """Wrap text between words to lines of at most `width` columns. All lines but the first are indented by `indent`."""
     if width_of(text) <= width:
         return [text]
     wrapped: list[str] = []
@@ -308,7 +309,7 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _unbroken(text: str) -> list[str]:
-    """The parts of a cell that stay on one line: a number, an interval or a date as a whole, else words."""
+    """Return the unbreakable parts of a cell: a whole number, interval or date, otherwise single words."""
     if NUMBER.match(text) and not re.search("[A-Za-z]{2}", text):
         return [text]
     return _words(text)
@@ -319,14 +320,14 @@ def _words(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """The words of a text; a percent sign stays with its number."""
+    """Split text into words, keeping a percent sign with its number."""
     if text.strip():
         return re.split(r"\s+(?!%)", text.strip())
     return []
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
-    """The width of each column, the widest ones narrowed until all fit; None if they cannot."""
+    """Return the column widths, shrinking the widest ones until all fit. Returns None if they cannot fit."""
     widths = [column.natural for column in columns]
     excess = sum(widths) + GAP * (len(widths) - 1) - width
     minima = []

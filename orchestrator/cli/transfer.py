@@ -1,4 +1,4 @@
-"""The commands that copy a store to another place."""
+"""The commands that copy a store to another location."""
 
 from __future__ import annotations
 

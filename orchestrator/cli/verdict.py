@@ -1,4 +1,4 @@
-"""Output of the state or end of a run, as JSON and as text."""
+"""Output of the state or the final result of a run, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from tasks.contract.verdict import Tone
 
-CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
-LISTED = 20  # failures, or cells of a sweep, that are shown
-MAX_ROWS = 5  # rows of a summary that are shown at a run's end
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in job errors
+LISTED = 20  # maximum number of failures or sweep cells to show
+MAX_ROWS = 5  # maximum number of summary rows shown at the end of a run
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
 OBJECTIVES = ("memorization", "utility")
 
 
 def shape(run: Report | Status) -> dict[str, Any]:
-    """The JSON of a run. `report` is a path, `mlflow` an address; null if there is none.
+    """Return the JSON representation of a run. `report` is a path and `mlflow` an address, or null if there is none.
 
-    For a search it includes the number of trials and the recommendation.
+    For a search it also contains the number of trials and the recommendation.
     """
     of_search: dict[str, Any] = {}
     if run.search is not None:
@@ -66,9 +66,9 @@ def shape(run: Report | Status) -> dict[str, Any]:
 
 
 def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = ()) -> int:
-    """Print a run's failures, answer, numbers and next command, and the run itself in the last line.
+    """Print the failures, answer, numbers and next command of a run, and its final state on the last line.
 
-    `left_out` are the lines about skipped cells of the preset, printed before the last line. Returns the exit code.
+    `left_out` contains the lines about skipped preset cells, printed before the last line. Returns the exit code.
     """
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
@@ -95,7 +95,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
             skipped.append({"setting": dict(cell.setting), "problem": cell.problem})
         emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
-    with suppress(StoreError):  # the reason for the run's end has been printed
+    with suppress(StoreError):  # the reason why the run ended has been printed
         _print_answer(report, store)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
@@ -119,7 +119,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
 
 
 def status_line(status: Status) -> str:
-    """The state of a run as one line."""
+    """Return the state of a run as one line."""
     jobs = status.jobs
     if status.search is None:
         trials = ""
@@ -136,7 +136,7 @@ def status_line(status: Status) -> str:
 
 
 def _describe_look(look: Mapping[str, Any] | None) -> str:
-    """`look 3 at its question, summed error 15 %`; empty for a single look."""
+    """Return text such as `look 3 at its question, summed error 15 %`. Returns an empty string for a first look."""
     if look is None or look["number"] == 1:
         return ""
     summed = look.get("summed_error")
@@ -144,7 +144,7 @@ def _describe_look(look: Mapping[str, Any] | None) -> str:
 
 
 def ray_lines(status: Status) -> list[str]:
-    """The addresses of Ray's own pages."""
+    """Return the addresses of Ray's own pages."""
     lines = []
     for subject, address in status.ray.items():
         lines.append(f"Ray's page on the {subject}: {address}")
@@ -156,7 +156,7 @@ def _describe_trials(search: SearchResults) -> str:
 
 
 def row(status: Status, answer: str) -> dict[str, Any]:
-    """A run in a list of runs, with its answer."""
+    """Return a run and its answer as a row in the list of runs."""
     from orchestrator.spec import resolve
 
     varied = resolve.label(status.setting, status.setting)
@@ -167,7 +167,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
             state += ""
         else:
             state += f", {_describe_trials(status.search)}"
-    elif state not in ("finished", "unreadable"):  # also for a decided run, which needed fewer jobs than planned
+    elif state not in ("finished", "unreadable"):  # including runs that stopped once decided, with fewer jobs
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:
         state += f", {jobs['failed']} failed"
@@ -182,7 +182,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
 
 
 def _cells(status: Status) -> str:
-    """The number of cells of a sweep, or the fields of a search; empty for a single run."""
+    """Return the number of sweep cells, or the fields of a search. Returns an empty string for a single run."""
     if status.search is not None:
         return f"search over {', '.join(status.search.settings['over'])}"
     if status.cells:
@@ -191,7 +191,7 @@ def _cells(status: Status) -> str:
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:
-    """Print the failed jobs; jobs of one task with the same error share a line, with the key of the first."""
+    """Print the failed jobs. Jobs of one task that raised the same error share a line with the first key."""
     alike: dict[tuple[str, str], list[str]] = {}
     for key, task, error in failed:
         alike.setdefault((task, error), []).append(key)
@@ -207,9 +207,10 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
-    """The next step after failed jobs; `command` is the command that repeats them.
+    """Return advice after failed jobs. `command` is the command that repeats them.
 
-    Repeating does not help if a file or data set has changed: a run uses the content that it was started with.
+    Repeating does not help if a file or data set has changed, because a run only accepts the content it was started
+    with.
     """
     if not any(CHANGED.search(error) for _, _, error in failed):
         return f"try again with: {command}"
@@ -220,7 +221,7 @@ def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
 
 
 def _print_answer(report: Report, store: str | None) -> None:
-    """Print the answer, the most important numbers, and the commands that show the rest; for a sweep, for each cell."""
+    """Print the answer, the most important numbers, and the commands that show the rest. A sweep prints each cell."""
     from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
 
@@ -243,7 +244,7 @@ def _print_answer(report: Report, store: str | None) -> None:
 
 
 def _print_run_answer(report: Report, journal: Journal) -> int:
-    """Print a run's answer and the first rows of its summary; return how many rows were printed."""
+    """Print the answer of a run and the first rows of its summary. Returns the number of rows printed."""
     from orchestrator.inspection import answers, results
 
     assert report.store is not None
@@ -259,7 +260,7 @@ def _print_run_answer(report: Report, journal: Journal) -> int:
 
 
 def _print_sweep_answers(report: Report, journal: Journal) -> int:
-    """Print a row for each cell of a sweep: its answer and the number behind it. Returns the number of rows."""
+    """Print one row per sweep cell: its answer and the supporting number. Returns the number of rows."""
     from orchestrator.inspection import answers
 
     assert report.store is not None
@@ -282,7 +283,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
 
 
 def _show_sweep_error(report: Report) -> None:
-    """Print the total rate of false findings over the cells of a sweep, as their folders record it."""
+    """Print the total rate of false findings over all sweep cells, as recorded in their folders."""
     looks = [cell.look for cell in report.cells]
     summed = []
     for look in looks:
@@ -297,7 +298,7 @@ def _show_sweep_error(report: Report) -> None:
 
 
 def _cell_row(cell: CellAnswer) -> dict[str, str]:
-    """A cell of a sweep as a table row: its varied fields, its answer, and the number behind it."""
+    """Return a sweep cell as a table row: its varied fields, its answer, and the supporting number."""
     from orchestrator.inspection import answers
 
     row = cell.row or {}
@@ -312,7 +313,7 @@ def _cell_row(cell: CellAnswer) -> dict[str, str]:
 
 
 def lines(answer: Mapping[str, Any]) -> list[str]:
-    """The lines that `explain` prints for a key."""
+    """Return the lines that `explain` prints for a key."""
     from orchestrator.cli.terminal import cell
 
     texts = []
@@ -348,7 +349,7 @@ def _indent(texts: Iterable[str]) -> list[str]:
 
 
 def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, limit: int | None = None) -> None:
-    """Print trials, the first `limit` of them, with both objectives under these names and their 95 % intervals."""
+    """Print up to `limit` trials with both objectives, under the given names, and their 95 % intervals."""
     table_rows = [_trial_row(row, names) for row in rows[:limit]]
     if table_rows:
         table(table_rows, filled_columns(table_rows), right_aligned=names)
@@ -393,12 +394,12 @@ def _trial_value(value: dict[str, Any] | None) -> str:
 
 
 def comparison_shape(comparison: Comparison) -> dict[str, Any]:
-    """The JSON of a comparison: runs, audits, differing fields and environment, answers, and pairs of rows."""
+    """Return a comparison as JSON: runs, audits, differing fields and environment, answers, and paired rows."""
     return dataclasses.asdict(comparison)
 
 
 def display_comparison(comparison: Comparison) -> None:
-    """Print the comparison on stdout: names, differences, the summaries, the answers."""
+    """Print a comparison on stdout: names, differences, summaries, answers."""
     for letter, run, audit in zip("ab", comparison.runs, comparison.audits, strict=True):
         show(f"{letter}  {run} ({audit})")
     show("")

@@ -1,4 +1,4 @@
-"""The commands that check stored results or a page against their digests, and sign a page."""
+"""The commands that verify stored results or a page against their digests, and sign a page."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ def verify(
     return 1 if damaged else 0
 
 
-LONGEST = 80  # characters of a name in a message
+LONGEST = 80  # maximum number of characters of a name in a message
 
 
 def _find_page(word: str, location: str | None) -> Path:
-    """The file of this name, or else the page of the run of this name.
+    """Return the file with this name, or else the page of the run with this name.
 
-    Raises SpecError if neither exists, and if the run has no page.
+    Raises SpecError if neither exists or if the run has no page.
     """
     from orchestrator.inspection import pages, status
 
     path = path_of("PAGE", word)
     try:
         is_here = path.exists()
-    except OSError as error:  # of a name that no file can have
+    except OSError as error:  # the operating system rejects the name
         raise SpecError(f"PAGE {word[:LONGEST]}: {error.strerror or error}") from None
     if is_here or path.suffix or len(path.parts) > 1 or not is_there(store_location(location)):
         return path
@@ -105,7 +105,7 @@ def _find_page(word: str, location: str | None) -> Path:
 
 
 def _is_flag(context: typer.Context, name: str) -> bool:
-    """Whether this option is given on the command line rather than by the environment."""
+    """Return whether this option was given on the command line rather than through the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -137,9 +137,9 @@ def sign(
 def _verify_page(
     path: Path, files: list[str], key: Path | None, store_flag: str | None, default: str, json: bool, strict: bool
 ) -> int:
-    """Check a page; exit code 1 if anything has changed, or if `strict` and anything is unchecked.
+    """Verify a page. Returns exit code 1 if anything has changed, or if `strict` is set and anything is unchecked.
 
-    `key` is the public key whose signature the page must have, `store_flag` the store given by --store.
+    `key` is the public key that must have signed the page, and `store_flag` is the store given by --store.
     """
     from orchestrator.inspection import page_checks
 

@@ -1,4 +1,4 @@
-"""Executors run calls and report their outcomes; they make no decisions."""
+"""Executors run calls and report their outcomes. They make no decisions."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from orchestrator.store import Store
 
 
 class Executor(Protocol):
-    """Runs calls. `wait` returns every submitted call exactly once, unless it was cancelled."""
+    """Runs calls. `wait` returns every submitted call exactly once, unless the call was cancelled."""
 
-    slots: int  # number of simultaneous calls
-    window: int  # useful number of submitted calls at a time, without GPU calls
-    gpus: int  # number of usable GPUs; one if there is none yet and calls wait for it
+    slots: int  # number of concurrent calls
+    window: int  # number of calls worth submitting at a time, not counting GPU calls
+    gpus: int  # number of usable GPUs; 1 if there is none yet and calls wait for one
     gpu_types: Mapping[str, int]  # number of GPUs by type, if the executor knows types
     growing: bool  # whether an autoscaler adds GPUs for waiting calls
     sharers: int  # maximum number of calls per GPU
     inside: bool  # whether calls run inside `wait`, in the calling thread
-    pages: Mapping[str, str]  # pages of Ray's dashboard for "driver" and "nodes"; empty without a dashboard
+    pages: Mapping[str, str]  # Ray dashboard URLs for "driver" and "nodes"; empty without a dashboard
 
     @property
     def pending(self) -> int:
-        """The number of submitted calls that have neither ended nor been cancelled."""
+        """Number of submitted calls that have neither ended nor been cancelled."""
 
     def submit(self, call: Call) -> None: ...
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
-        """Take back the unwanted calls that have not begun; `wait` does not return them."""
+        """Take back the unwanted calls that have not begun. `wait` does not return them."""
 
     def lacks(self) -> str | None:
-        """The resource that submitted calls need and the executor lacks, "GPU" or "processor"; None if none."""
+        """The resource that submitted calls need but the executor lacks: "GPU", "processor" or None."""
 
     def wait(self, seconds: float) -> Sequence[Finished]:
-        """The calls that have ended, waiting up to `seconds` for the first."""
+        """Return the calls that have ended. Waits up to `seconds` for the first one."""
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        """The calls known to be running, each with an upper bound of its elapsed seconds."""
+        """Return the calls known to be running, each with an upper bound on its elapsed seconds."""
 
     def end(self, call: Call, reason: str) -> None:
-        """End a running call and its worker; the call is returned as lost, with this cause.
+        """End a running call and its worker. The call is returned as lost, with `reason` as the cause.
 
-        Calling it again enforces the end. A call that has not begun stays submitted.
+        Calling this again forces the end. A call that has not begun stays submitted.
         """
 
     def halt(self) -> None:
-        """Begin no more calls: calls that have not begun are cancelled, running calls continue."""
+        """Begin no more calls. Calls that have not begun are cancelled; running calls continue."""
 
     def cancel(self) -> None:
-        """Cancel all submitted calls as soon as possible; none is returned."""
+        """Cancel all submitted calls as soon as possible. No cancelled call is returned."""
 
     def close(self) -> None: ...
 
@@ -62,9 +62,9 @@ def open_executor(
     data: Callable[[], Sequence[Any]] = tuple,
     dashboard: bool = False,
 ) -> Executor:
-    """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine).
+    """Open the executor for an address: `none` is this process, anything else is Ray (None: a cluster on this machine).
 
-    A cluster that is started here has Ray's `dashboard` if requested.
+    A cluster started here runs Ray's dashboard if `dashboard` is set.
 
     Raises ClusterError unless every node of an existing cluster has the same code and versions, the store, and the
     pinned `data`. `data` is called only for an existing cluster.

@@ -1,7 +1,7 @@
-"""A call: jobs of one task sent to one worker together, and the possible outcomes of each.
+"""A call: several jobs of one task that are sent to one worker together, and the possible outcomes of each job.
 
-The worker reads inputs from the store, computes, and stores each result before it answers. Only keys, configs and
-outcomes are transferred, not tables.
+The worker reads inputs from the store, computes, and stores each result before it replies. Only keys, configurations
+and outcomes are transferred, not tables.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "devic
 
 @dataclass(frozen=True)
 class Item:
-    """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
+    """One job in a call. `function` is `module:name`, `config` is plain data, and `inputs` are keys.
 
-    A link may continue from the checkpoints of the links before it (`earlier_keys`, nearest first), and `leaves` its
-    own for the next.
+    A link of a training may continue from the checkpoints of earlier links (`earlier_keys`, nearest first). If `leaves`
+    is set, it leaves its own checkpoint for the next link.
     """
 
     key: str
@@ -52,34 +52,36 @@ class Item:
     inputs: tuple[str, ...] = ()
     earlier_keys: tuple[str, ...] = ()
     leaves: bool = False
-    source: str = ""  # the digest of the function's files, if they are the user's
+    source: str = ""  # digest of the function's files, if the user wrote them
 
 
 @dataclass(frozen=True)
 class Call:
-    """Jobs of one task for one worker. `delay` is the time in seconds before it is sent (a retry's back-off)."""
+    """Jobs of one task for one worker. `delay` is the time in seconds before the call is sent (retry back-off)."""
 
     number: int
     task: str
     items: tuple[Item, ...]
-    gpus: float = 0.0  # the fraction of a GPU, or the number of GPUs
+    gpus: float = 0.0  # fraction of a GPU, or number of GPUs
     delay: float = 0.0
-    sharers: int = 1  # simultaneous calls on its GPU
+    sharers: int = 1  # concurrent calls on the same GPU
     way: compute_context.StrategyName = "auto"
     members: int | None = None  # maximum number of models in one step
-    runs: tuple[str, ...] = ()  # the run that stores the strategy choices, and its kin; empty: nothing is stored
-    keep: bool = False  # whether every training leaves its checkpoint, even without a next link
-    gpu_type: str = ""  # the required type of GPU, as Ray names it; empty: any
+    # The run that stores the strategy choices, followed by related runs; if empty, nothing is stored.
+    runs: tuple[str, ...] = ()
+    keep: bool = False  # whether every training leaves its checkpoint, even if it has no next link
+    gpu_type: str = ""  # required GPU type, as Ray names it; empty: any
     memory: float = 0.0  # bytes of host memory needed; 0: unknown, infinite: all memory of a machine
-    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that is accepted as equivalent
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that the user accepted as equivalent
 
 
 @dataclass(frozen=True)
 class Done:
     """The job's result is in the store. `seconds` is its share of the call's computing time.
 
-    `differs`: the key already had a different result; both are kept. `measured` is the task's measurement of the GPU
-    that computed it, `memory` the maximum host memory of its process during this call in bytes; 0: unknown.
+    `differs` is true if the key already had a different result; both are kept. `measured` is the task's measurement of
+    the GPU that computed the job. `memory` is the peak host memory of its process during this call, in bytes (0:
+    unknown).
     """
 
     key: str
@@ -92,7 +94,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The task function raised an exception: final for this run."""
+    """The task function raised an exception. This outcome is final for the run."""
 
     key: str
     error: str  # one line: type and message
@@ -101,7 +103,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Missing:
-    """Inputs are absent or were damaged (and set aside): the jobs that produce them must run again."""
+    """Inputs are absent, or were damaged and have been set aside. The jobs that produce them must run again."""
 
     key: str
     inputs: tuple[str, ...]
@@ -109,9 +111,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Lost:
-    """Not caused by the job: the worker died (`died`), its node went away, or reading or the environment failed.
+    """The job was lost, but did not cause this itself.
 
-    `exhausted` is the memory that ran out, if this is the cause.
+    Its worker died (`died`), its node went away, or a read or the environment failed. `exhausted` names the memory that
+    ran out, if that is the cause.
     """
 
     key: str
@@ -122,7 +125,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Refused:
-    """The store could not be written: the whole run pauses."""
+    """The store could not be written, so the whole run pauses."""
 
     key: str
     cause: str
@@ -133,7 +136,7 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Computation:
-    """The computation of a result: seconds, jobs of the call, calls on the GPU, the task's notes and its output."""
+    """How a result was computed: seconds, jobs in the call, calls on the GPU, the task's notes and its output."""
 
     seconds: float
     together: int
@@ -145,9 +148,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that has ended, with one outcome per item, and its worker's reads and writes.
+    """A call that has ended, with one outcome per item, and the reads and writes of its worker.
 
-    `messages` are lines for the user.
+    `messages` contains lines for the user.
     """
 
     call: Call
@@ -157,13 +160,13 @@ class Finished:
 
 
 class Poisoned(Exception):
-    """This process must end: after a CUDA error the device is unusable in it."""
+    """This process must end: after a CUDA error, it can no longer use the device."""
 
 
 def perform(call: Call, store: Store) -> Finished:
-    """Compute a call's jobs here, and store each result with the task's notes when its job ends.
+    """Compute the jobs of a call in this process. Each result is stored, with the task's notes, when its job ends.
 
-    Any error of a job becomes its outcome.
+    Any error in a job becomes the job's outcome.
     """
     worker = process()
     store, transfers = timed_store(store)
@@ -197,17 +200,17 @@ def perform(call: Call, store: Store) -> Finished:
             else:
                 texts = {}
             computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
-            compute_context.note()  # clear: notes on this result do not belong to the next
+            compute_context.note()  # reset, because notes on this result do not belong to the next
             outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
             if marks(_function_of(item)).many is None:
-                printed.clear()  # neither does the output
+                printed.clear()  # the same applies to the output
     if call.gpus:
         _let_go()
     return Finished(call, tuple(outcomes), tuple(states.messages), tuple(transfers))
 
 
 class Checkpoints:
-    """The checkpoints that a call's jobs may continue from, and new ones that are not stored yet, by key."""
+    """The checkpoints from which a call's jobs may continue, and new ones that are not stored yet, by key."""
 
     def __init__(self, store: Store, keep: bool) -> None:
         self.unstored: dict[str, bytes] = {}
@@ -216,7 +219,7 @@ class Checkpoints:
         self._keep = keep
 
     def link(self, item: Item) -> Link:
-        """The checkpoint that a job may continue from."""
+        """Return the link to the checkpoint from which a job may continue."""
         is_wanted = item.leaves or self._keep
         return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if is_wanted else None)
 
@@ -234,7 +237,7 @@ class Checkpoints:
 
 
 def _function_of(item: Item) -> Function:
-    """The task function that an item names."""
+    """Return the task function that an item names."""
     module, _, name = item.function.partition(":")
     function: Function = operator.attrgetter(name)(importlib.import_module(module))
     return function
@@ -260,7 +263,7 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
 def _results(
     ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints
 ) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
-    """Yield each job with its seconds and its table or exception as it ends."""
+    """Yield each job as it ends, with the seconds it took and the resulting table or exception."""
     if not ready:
         return
     function = _function_of(ready[0][0])
@@ -283,18 +286,18 @@ def _results(
                 yield pending.pop(index), time.perf_counter() - clock, result
                 clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
-    except StoreError as error:  # the strategy could not be stored: smaller calls would not help
+    except StoreError as error:  # the strategy could not be stored, so smaller calls would not help
         for item in pending.values():
             yield item, 0.0, error
         return
-    except Exception as error:  # of the jobs together: the schedule sends the rest again in smaller parts
+    except Exception as error:  # concerns the jobs together, so the schedule sends the rest again in smaller calls
         broken = error
     for item in pending.values():
         yield item, 0.0, _JointFailure(_line(broken), hardware.exhausted_memory(broken))
 
 
 class _JointFailure(Exception):
-    """Several jobs failed together, which may succeed one by one; `exhausted` as in `Lost`."""
+    """Several jobs failed together but may succeed one at a time. `exhausted` is as in `Lost`."""
 
     def __init__(self, line: str, exhausted: MemoryKind | None) -> None:
         super().__init__(line)
@@ -310,7 +313,7 @@ def _commit(
         return Lost(item.key, str(result), exhausted=getattr(result, "exhausted", None))
     if isinstance(result, Exception):
         exhausted = hardware.exhausted_memory(result)
-        # Fewer jobs in a call, or fewer calls on the GPU, may fit.
+        # Fewer jobs per call, or fewer calls on the GPU, may fit.
         if exhausted and (computation.together > 1 or (exhausted == "device" and computation.sharers > 1)):
             return Lost(item.key, _line(result), exhausted=exhausted)
         text = "".join(traceback.format_exception(result))
@@ -332,9 +335,9 @@ def _commit(
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
-    except TypeError as refused:  # a table of a type that cannot be stored
+    except TypeError as refused:  # the table has a type that cannot be stored
         return _commit(item, refused, computation, store, None)
-    with contextlib.suppress(StoreError, OSError):  # the result is stored even if an old failure cannot be removed
+    with contextlib.suppress(StoreError, OSError):  # the result is stored even if an earlier failure cannot be removed
         store.clear_failure(item.key)
     differs = entry is WriteEffect.CONFLICT
     measured = GpuMeasurement.from_notes(computation.notes)
@@ -375,14 +378,14 @@ def _failure_log(text: str, computation: Computation) -> FailureLog:
 
 
 def _let_go() -> None:
-    """Release the GPU memory that torch caches, for other processes."""
+    """Release the GPU memory cached by torch, so that other processes can use it."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _line(error: BaseException) -> str:
-    """An exception as one line, with the exhausted memory if that is the cause."""
+    """Format an exception as one line, naming the exhausted memory if that is the cause."""
     text = " ".join(str(error).split())
     if text:
         line = f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""A Ray cluster from the view of an executor: its machines, its running calls, and the causes of lost calls."""
+"""A Ray cluster as an executor sees it: its machines, its running calls, and the causes of lost calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.executors import private_ray
 from orchestrator.executors.calls import RAN_OUT, Call
 from tasks.worker.hardware import MemoryKind
 
-LABEL = "ray.io/node-group"  # of machines that Ray's launcher, or KubeRay, has started
-GPU_LABEL = "ray.io/accelerator-type"  # such as A100; Ray sets it when it starts on a machine with a GPU
-OTHER = "other"  # the type of GPUs without that label
-MEMORY_GRAIN = 2**28  # bytes; requests are rounded to it, since Ray reuses workers only for equal requests
+LABEL = "ray.io/node-group"  # on machines started by Ray's launcher or KubeRay
+GPU_LABEL = "ray.io/accelerator-type"  # such as A100; set when Ray starts on a machine with a GPU
+OTHER = "other"  # type of GPUs without that label
+MEMORY_GRAIN = 2**28  # bytes; requests are rounded to a multiple, because Ray reuses workers only for equal requests
 ANSWER_SECONDS = 5.0
-CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # the cause of a lost call, and whether its worker died
+CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # cause of a lost call, and whether its worker died
     exceptions.WorkerCrashedError: ("its worker process died", True),
     exceptions.OutOfMemoryError: (f"{RAN_OUT['host']}, so Ray ended its worker process", True),
     exceptions.NodeDiedError: ("its node went away", False),
@@ -28,7 +28,7 @@ CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # the cause of a lost ca
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a cluster: its resources and labels, its id in Ray, and its readable name."""
+    """A machine in a cluster: its resources and labels, its Ray id, and a readable name."""
 
     resources: Mapping[str, float]
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def computes(self) -> bool:
-        """Whether calls may run there: a head may have no processors."""
+        """Whether calls may run there. A head node may have no processors."""
         return any(self.resources.get(kind, 0) > 0 for kind in ("CPU", "GPU"))
 
     @property
@@ -52,7 +52,7 @@ class Machine:
 
 
 def gpu_types(machines: Iterable[Machine]) -> dict[str, int]:
-    """The number of GPUs of each type on these machines."""
+    """Count the GPUs of each type on these machines."""
     types: dict[str, int] = {}
     for machine in machines:
         if gpus := int(machine.resources.get("GPU", 0)):
@@ -61,13 +61,16 @@ def gpu_types(machines: Iterable[Machine]) -> dict[str, int]:
 
 
 def gpu_selector(gpu_type: str, types: Iterable[str]) -> dict[str, str]:
-    """Ray's label selector for the machines with GPUs of one type among several."""
+    """Return Ray's label selector for machines with one GPU type among several."""
     labelled = ",".join(sorted(name for name in types if name != OTHER))
     return {GPU_LABEL: f"!in({labelled})" if gpu_type == OTHER else gpu_type}
 
 
 def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
-    """The bytes of memory to request: the known need of a call, limited to the largest machine that can run it."""
+    """Return the bytes of memory to request: the call's need, limited to the largest machine that can run it.
+
+    Returns 0 if the need is unknown.
+    """
     if not call.memory:
         return 0
     kind = "GPU" if call.gpus else "CPU"
@@ -85,10 +88,10 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
 
 
 def infeasible_requests() -> Sequence[Mapping[str, float]]:
-    """The resource requests that no machine of the autoscaler can satisfy.
+    """Return the resource requests that none of the autoscaler's machine types can satisfy.
 
-    Ray does not report the available types of machines, only the waiting calls that none of them can run, as
-    `ray status` shows them. This is reliable only while no machine is being started.
+    Ray does not report the available machine types, only the waiting calls that none of them can run, as shown by `ray
+    status`. This is reliable only while no machine is starting.
     """
     state = private_ray.read_autoscaling_state(ANSWER_SECONDS)
     if state is None or state.pending_instances or state.pending_instance_requests:
@@ -100,28 +103,29 @@ def infeasible_requests() -> Sequence[Mapping[str, float]]:
 
 
 def lack_gpus(infeasible: Iterable[Mapping[str, float]]) -> bool:
-    """Whether calls request a GPU and no machine of the autoscaler has one."""
+    """Whether calls request a GPU but none of the autoscaler's machine types has one."""
     return any(bundle.keys() == {"GPU"} and bundle["GPU"] <= 1 for bundle in infeasible)
 
 
 @dataclass
 class SentCall:
-    """A submitted call that has not returned. Times are seconds of one monotonic clock."""
+    """A submitted call that has not returned. All times are seconds of one monotonic clock."""
 
     call: Call
     memory: int = 0  # requested bytes
     slot_time: float | None = None  # when a slot became free for it
-    test_time: float | None = None  # when a test began whether it has started
+    test_time: float | None = None  # when a test of whether it has started began
     has_begun: bool = False  # whether it is known to have begun
     is_taken_back: bool = False  # whether it was taken back before it began
     end_request_time: float | None = None  # when it was first asked to end
-    end_reason: str = ""  # the reason for ending it
+    end_reason: str = ""  # why it was asked to end
 
 
 def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
-    """The calls that have a slot, in the order they were sent, each with the seconds since it got the slot.
+    """Return the calls that have a slot, in the order in which they were sent, each with the seconds since it got the
+    slot.
 
-    On a shared cluster, a call may begin later.
+    On a shared cluster, a call may begin later than that.
     """
     calls = []
     for entry in sent_calls:
@@ -140,7 +144,7 @@ def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, no
 
 
 def reason(error: Exception) -> tuple[str, bool, MemoryKind | None]:
-    """The cause of a lost call as one line, whether its worker process died, and the exhausted memory."""
+    """Return the cause of a lost call as one line, whether its worker process died, and the exhausted memory."""
     for kind, (cause, died) in CAUSES.items():
         if isinstance(error, kind):
             return cause, died, "host" if kind is exceptions.OutOfMemoryError else None

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster: a check that one answers at an address, and a private cluster on this machine."""
+"""Connects to a Ray cluster: checks that one answers at an address, or starts a private one on this machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from orchestrator.spec.specification import host_and_port
 
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes are transferred
 STARTS = 3  # attempts to start a private cluster
-SLOW_START = "timed out during startup"  # in the message of Ray's node.py
-# By default Ray ends this process when the head has been away for a minute, before it has closed its run.
+SLOW_START = "timed out during startup"  # from the message in Ray's node.py
+# By default, Ray ends this process when the head has been unreachable for a minute, before the run is closed.
 RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 PROBE_SECONDS = 3.0
-# HTTP/2, used by gRPC: the client's preface with an empty SETTINGS frame, which a server answers at once.
+# HTTP/2, as used by gRPC: the client preface with an empty SETTINGS frame, which a server answers at once.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
 ADDRESS_HINT = (
@@ -39,7 +39,7 @@ ADDRESS_HINT = (
 
 
 def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
-    """Whether something accepts a connection there."""
+    """Whether this address accepts a connection."""
     try:
         socket.create_connection((host, port), timeout=seconds).close()
     except OSError:
@@ -48,14 +48,14 @@ def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def probe(address: str) -> None:
-    """Raise ClusterError, after at most PROBE_SECONDS, unless a gRPC server answers at the address."""
+    """Raise ClusterError unless a gRPC server answers at the address within PROBE_SECONDS."""
     host, port = host_and_port(address)
     troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {ADDRESS_HINT}"]
 
     def ask() -> None:
         troubles.append(_trouble(address, host, port, time.monotonic() + PROBE_SECONDS))
 
-    # In a thread, since a name lookup has no time limit.
+    # In a thread, because a name lookup has no time limit.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)
@@ -64,7 +64,7 @@ def probe(address: str) -> None:
 
 
 def _trouble(address: str, host: str, port: int, end: float) -> str:
-    """The problem at an address, as one line; empty if there is none."""
+    """Describe the problem at an address in one line. Returns an empty string if there is none."""
     try:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:
@@ -74,7 +74,7 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
         with _encrypt(connection, host, end) if encrypts else connection as channel:
             if _speaks_grpc(channel, end - 0.1):
                 return ""
-    except (OSError, KeyError) as error:  # ssl.SSLError is an OSError
+    except (OSError, KeyError) as error:  # includes ssl.SSLError
         problem = f"{error} is not set" if isinstance(error, KeyError) else getattr(error, "reason", None) or error
         return (
             f"no TLS with {address}: {problem}; check that the files of RAY_TLS_* match its authority and its address"
@@ -85,7 +85,7 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
 
 
 def _encrypt(connection: socket.socket, host: str, end: float) -> ssl.SSLSocket:
-    """The connection by TLS, as Ray's own processes make it. Raises OSError."""
+    """Wrap the connection in TLS in the same way as Ray's own processes. Raises OSError."""
     context = ssl.create_default_context(cafile=os.environ["RAY_TLS_CA_CERT"])
     context.load_cert_chain(os.environ["RAY_TLS_SERVER_CERT"], os.environ["RAY_TLS_SERVER_KEY"])
     context.set_alpn_protocols(["h2"])
@@ -98,7 +98,7 @@ def _encrypt(connection: socket.socket, host: str, end: float) -> ssl.SSLSocket:
 
 
 def _speaks_grpc(connection: socket.socket, end: float) -> bool:
-    """Whether the other side answers as an HTTP/2 server does, before `end` (monotonic seconds)."""
+    """Whether the other side answers like an HTTP/2 server before `end` (monotonic seconds)."""
     answer = b""
     try:
         connection.sendall(PREFACE)
@@ -117,9 +117,9 @@ def _speaks_grpc(connection: socket.socket, end: float) -> bool:
 def connect(
     address: str, cpus: int | None = None, dashboard: bool = False
 ) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
-    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of a private one.
+    """Connect to a cluster. Yields its address, the address of its head (None for ray://), and its guard.
 
-    A private cluster, started by "local", has Ray's dashboard if requested.
+    Only a private cluster, started by "local", has a guard. It runs Ray's dashboard if `dashboard` is set.
     """
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address
@@ -151,9 +151,10 @@ def connect(
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError on any failure.
+    """Call `ray.init` silently and without installing its signal handler. Raises ClusterError on any failure.
 
-    A SIGTERM during the call reaches Ray's own handler, which exits with its number; here it counts as Ctrl-C.
+    A SIGTERM during the call would reach Ray's own handler, which exits with the signal number. Here it counts as
+    Ctrl-C.
     """
     stack.callback(_shut_down)
     private_ray.silence_workers()
@@ -170,7 +171,10 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
 
 
 def _start(address: str, **options: Any) -> None:
-    """Call ray.init, and again if the private cluster was slow: Ray waits only 30 s for it, even on a busy machine."""
+    """Call `ray.init`, and retry if the private cluster was slow to start.
+
+    Ray waits only 30 s for it, even on a busy machine.
+    """
     for attempt in range(1, STARTS + 1):
         try:
             ray.init(address, **options)
@@ -184,10 +188,10 @@ def _start(address: str, **options: Any) -> None:
 
 
 def _shut_down() -> None:
-    """Disconnect from Ray, and end a private cluster; the handler of SIGTERM stays in effect during and afterwards.
+    """Disconnect from Ray and end a private cluster. The SIGTERM handler stays in effect during and after this.
 
-    Ray's C++ part resets SIGTERM to the system's default, which ends the process. Only the main thread may set a
-    handler, so another thread waits for Ray.
+    Ray's C++ code resets SIGTERM to the system default, which ends the process. Only the main thread may set a handler,
+    so another thread waits for Ray.
     """
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or handler is None:
@@ -205,10 +209,10 @@ def _shut_down() -> None:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Make a cluster started inside the block, and all its processes, listen only on the loopback interface.
+    """Make a cluster started inside the block, and all its processes, listen on the loopback interface only.
 
-    On macOS and Windows Ray starts in this way, with the same variable; it would replace a node address of 127.0.0.1
-    by the network's.
+    On macOS and Windows, Ray does this itself through the same variable. Otherwise it would replace a node address of
+    127.0.0.1 with the network address.
     """
     with private_ray.listen_on_loopback() as values, _variables(values):
         yield
@@ -228,7 +232,7 @@ def _refusal(address: str, error: Exception) -> str:
 
 
 def _auto_address() -> str:
-    """The address for `auto`: RAY_ADDRESS, or a cluster that runs on this machine."""
+    """Return the address for `auto`: RAY_ADDRESS, or a cluster running on this machine."""
     address = os.environ.get("RAY_ADDRESS", "")
     if address not in ("", "auto", "local"):
         return address
@@ -241,12 +245,12 @@ def _auto_address() -> str:
 
 
 def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
-    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets."""
+    """Set environment variables inside the block. Also restores PYTHONBREAKPOINT, which Ray sets."""
     return variables(values, "PYTHONBREAKPOINT")
 
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
-    """Set variables until the stack closes. Ray caches the first token, so the cache is reset."""
+    """Set variables until the stack closes. Ray caches the first token it reads, so the cache is reset."""
     stack.callback(private_ray.read_token)
     stack.enter_context(_variables(values))
     private_ray.read_token()

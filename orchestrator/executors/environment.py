@@ -1,4 +1,4 @@
-"""This process's environment: its variables, signals, stderr and threads, and the GPUs it may use."""
+"""This process's environment: variables, signals, stderr, threads, and the GPUs that it may use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tasks.worker.hardware import threads
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
 # Read by each library when it is loaded.
 ONE_THREAD = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" for library in LIBRARIES}
-DRIVER = Path("/proc/driver/nvidia/gpus")  # contains a folder for each GPU
-SMI_SECONDS = 20.0  # for nvidia-smi to answer
+DRIVER = Path("/proc/driver/nvidia/gpus")  # contains one folder per GPU
+SMI_SECONDS = 20.0  # time limit for nvidia-smi to answer
 
 
 @contextmanager
 def variables(values: Mapping[str, str], *other_names: str) -> Iterator[None]:
-    """Set environment variables inside the block; afterwards restore these and the `other_names`."""
+    """Set environment variables inside the block. Afterwards, restore them and the `other_names`."""
     earlier_values = {name: os.environ.get(name) for name in (*values, *other_names)}
     os.environ.update(values)
     try:
@@ -37,7 +37,7 @@ def variables(values: Mapping[str, str], *other_names: str) -> Iterator[None]:
 
 @contextmanager
 def handler_kept(number: signal.Signals) -> Iterator[None]:
-    """Restore a signal's handler afterwards. Does nothing outside the main thread."""
+    """Restore a signal handler after the block. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -50,7 +50,7 @@ def handler_kept(number: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def no_stderr() -> Iterator[None]:
-    """Discard the process's stderr inside: Ray's C++ part writes to it at any logging level."""
+    """Discard the process's stderr inside the block, because Ray's C++ code writes to it at any logging level."""
     saved = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -64,7 +64,7 @@ def no_stderr() -> Iterator[None]:
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Compute with one torch thread in this process inside the block, even if torch is loaded only there."""
+    """Limit torch to one thread in this process inside the block, even if torch is only loaded there."""
     with ExitStack() as stack:
         if "torch" in sys.modules:
             stack.enter_context(threads(1))
@@ -73,7 +73,7 @@ def use_one_thread() -> Iterator[None]:
 
 
 def count_gpus() -> int:
-    """The number of the machine's GPUs, or of the GPUs in CUDA_VISIBLE_DEVICES."""
+    """Count the machine's GPUs, or those listed in CUDA_VISIBLE_DEVICES."""
     if DRIVER.is_dir():
         count = len(list(DRIVER.iterdir()))
     else:
@@ -91,7 +91,7 @@ def count_gpus() -> int:
 
 
 def _nvidia_smi_count() -> int:
-    """The number of GPUs from nvidia-smi, for containers and WSL, where /proc shows none."""
+    """Count the GPUs with nvidia-smi. Needed in containers and on WSL, where /proc shows none."""
     try:
         output = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SMI_SECONDS, check=True

@@ -1,8 +1,8 @@
-"""A guard: ends all processes of a local cluster when its driver ends, even by `kill -9`.
+"""A guard that ends all processes of a local cluster when its driver ends, even by `kill -9`.
 
-Ray's own processes take about a minute to notice. All of them inherit a mark in their environment. The guard is a small
-process that waits on a pipe from the driver and kills all processes with the mark when the pipe closes. It needs /proc;
-without /proc there is no guard, and leftover processes end when Ray notices.
+Ray's own processes take about a minute to notice. All these processes inherit a mark in the environment. The guard is a
+small process that waits on a pipe from the driver and kills every process with the mark when the pipe closes. This
+needs /proc. Without /proc there is no guard, and leftover processes end when Ray notices.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 
 MARK = "ENGRAM_CLUSTER"
-# Workers end within 2 s after the driver's death on their own; results until then count.
+# Workers end on their own within 2 s of the driver's death. Results until then count.
 GRACE = 2.0
-LOOK = 1.0  # seconds between scans for processes with the mark, while the driver lives
-SWEEPS = 30  # at most, 0.2 s apart
-QUIET_SWEEPS = 8  # successive sweeps without a find; starting processes appear within this time
+LOOK = 1.0  # seconds between scans for marked processes while the driver is alive
+SWEEPS = 30  # maximum number, 0.2 s apart
+QUIET_SWEEPS = 8  # consecutive sweeps that find nothing; processes that are just starting appear within this time
 CLOSED = b"."
 
 
@@ -34,7 +34,7 @@ class Guard:
             self._start()
 
     def _start(self) -> None:
-        import subprocess  # not at the top: the guard process runs this file without it
+        import subprocess  # not at the top, because the guard process runs this file without it
 
         reading, self._pipe = os.pipe()  # neither end is inherited, so no other process keeps the pipe open
         self._process = subprocess.Popen(
@@ -42,20 +42,20 @@ class Guard:
             stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the terminal must not reach the guard
+            start_new_session=True,  # a terminal interrupt must not reach the guard
             cwd="/",
         )
         os.close(reading)
 
     def kill_stopped_processes(self) -> None:
-        """Kill marked processes that are stopped, for example by SIGSTOP, since they react to no other signal."""
+        """Kill marked processes that are stopped, for example by SIGSTOP, because they react to no other signal."""
         if self._pipe is not None:
             for pid in marked_processes(self._mark):
                 if state(pid) == "T":
                     _kill(pid)
 
     def close(self) -> None:
-        """Shut down; the guard kills remaining processes at once."""
+        """Shut down. The guard kills the remaining processes at once."""
         if self._pipe is None:
             return
         os.write(self._pipe, CLOSED)
@@ -65,7 +65,7 @@ class Guard:
 
 
 def marked_processes(mark: str) -> Iterator[int]:
-    """The other processes that were started with the mark in their environment."""
+    """Yield the other processes that were started with the mark in their environment."""
     entry = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -80,7 +80,7 @@ def marked_processes(mark: str) -> Iterator[int]:
 
 
 def _stat(pid: int) -> tuple[int, str] | None:
-    """The parent and the start time of a living process, which identify it, since process ids are reused."""
+    """Return the parent and start time of a living process. They identify it, because process ids are reused."""
     fields = _fields(pid)
     if fields is None or fields[0] in "ZX":
         return None
@@ -88,7 +88,10 @@ def _stat(pid: int) -> tuple[int, str] | None:
 
 
 def state(pid: int) -> str | None:
-    """A process's state as a letter (R running, S sleeping, T stopped); None if there is no such process."""
+    """Return a process's state as a letter (R running, S sleeping, T stopped).
+
+    Returns None if there is no such process.
+    """
     fields = _fields(pid)
     return None if fields is None else fields[0]
 
@@ -102,9 +105,9 @@ def _fields(pid: int) -> list[str] | None:
 
 
 def family(mark: str) -> dict[int, str]:
-    """The marked processes and all their descendants, with their start times.
+    """Return the start times of the marked processes and all their descendants, by pid.
 
-    Ray's agents overwrite their environment with their titles and may lack the mark; their parent has it.
+    Ray's agents overwrite the environment with a process title and may lack the mark, but their parent has it.
     """
     processes = {int(name): state for name in os.listdir("/proc") if name.isdigit() and (state := _stat(int(name)))}
     members = set(marked_processes(mark)) & set(processes)
@@ -117,11 +120,11 @@ def family(mark: str) -> dict[int, str]:
 
 
 def sweep(mark: str, known_processes: dict[int, str]) -> int:
-    """Kill every process that is known or carries the mark; return the number killed."""
+    """Kill every process that is known or carries the mark. Returns the number killed."""
     known_pids = [
         pid for pid, start_time in known_processes.items() if (state := _stat(pid)) and state[1] == start_time
     ]
-    for pid in known_pids:  # before the search: reading the environment of a busy process can take long
+    for pid in known_pids:  # before the search, because reading a busy process's environment can take long
         _kill(pid)
     late_pids = [pid for pid in marked_processes(mark) if pid not in known_pids]
     for pid in late_pids:
@@ -137,7 +140,7 @@ def _kill(pid: int) -> None:
 
 
 def watch(mark: str) -> None:
-    """Track marked processes until the driver closes or dies; then sweep until none is left."""
+    """Track marked processes until the driver closes the guard or dies. Then sweep until none is left."""
     processes: dict[int, str] = {}
     while not select.select([0], [], [], LOOK)[0]:
         processes.update(family(mark))

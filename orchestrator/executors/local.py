@@ -14,9 +14,9 @@ from orchestrator.store import open_store
 
 
 class LocalExecutor:
-    """Runs each call inside `wait`. An interrupt in a task ends `wait` like any other function.
+    """Runs each call inside `wait`. An interrupt during a task ends `wait` as it would any other function.
 
-    A call that hangs cannot be ended, since it runs in this process.
+    A call that hangs cannot be ended, because it runs in this process.
     """
 
     slots = 1
@@ -31,7 +31,7 @@ class LocalExecutor:
             self._visible = {"CUDA_VISIBLE_DEVICES": ""}
         else:
             self._visible = {}
-        # torch takes the first
+        # torch uses the first GPU only.
         if gpus == "none":
             self.gpus = 0
         else:
@@ -67,7 +67,7 @@ class LocalExecutor:
             ) from error
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return ()  # calls run inside `wait` only, so none runs while the caller does
+        return ()  # calls run only inside `wait`, so none is running while the caller is
 
     def end(self, call: Call, reason: str) -> None:
         raise AssertionError(f"{call.task} cannot be ended in its own process: {reason}")

@@ -1,7 +1,7 @@
-"""Metrics of a run for Prometheus, on the metrics endpoint of each node of a Ray cluster.
+"""Prometheus metrics of a run, served by the metrics endpoint of each node in a Ray cluster.
 
-The driver counts the outcomes returned by workers, so that no count is lost with a worker process. The endpoint
-requires no token; labels contain only names of runs, audits, tasks, outcomes and operations.
+The driver counts the outcomes that workers return, so no count is lost when a worker process dies. The endpoint
+requires no token. Labels contain only the names of runs, audits, tasks, outcomes and operations.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import pyarrow as pa
 
 from orchestrator.store import Store, WriteEffect
 
-RUN = ("run", "audit")  # the labels of every metric
+RUN = ("run", "audit")  # labels of every metric
 JOB_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 STORE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: Ray exports it as `exported`, with these labels and some of Ray's."""
+    """One metric. Ray exports it as `exported` and adds further labels."""
 
     name: str
     kind: Literal["Counter", "Gauge", "Histogram"]
     description: str
     labels: tuple[str, ...] = ()  # in addition to RUN
-    bounds: tuple[float, ...] = ()  # of a histogram's buckets
+    bounds: tuple[float, ...] = ()  # bucket boundaries of a histogram
 
     @property
     def exported(self) -> str:
         return f"ray_{self.name}{ {'Counter': '_total', 'Gauge': '', 'Histogram': '_bucket'}[self.kind] }"
 
 
-# The sum of Ray's histograms is wrong (each value counts as the middle of its bucket), so sums are separate counters.
+# The sums of Ray's histograms are wrong (each value counts as the middle of its bucket), so sums are separate counters.
 METRICS = {
     metric.name: metric
     for metric in (
@@ -70,7 +70,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Transfer:
-    """A table that a worker read from the store or wrote into it."""
+    """A table that a worker read from or wrote to the store."""
 
     operation: Literal["read", "write"]
     seconds: float
@@ -99,13 +99,13 @@ class _TimedStore:
 
 
 def timed_store(store: Store) -> tuple[Store, list[Transfer]]:
-    """The store, and the list to which its reads and writes are added as they end."""
+    """Wrap the store. Returns the wrapped store and the list to which its reads and writes are added as they end."""
     transfers: list[Transfer] = []
     return cast(Store, _TimedStore(store, transfers)), transfers
 
 
 class Metrics:
-    """The metrics of one run. Nothing is counted without a run name, or without a connection to a cluster."""
+    """The metrics of one run. Counting requires a run name and a connection to a cluster."""
 
     def __init__(self, run: str) -> None:
         self._labels = dict(zip(RUN, (run, run.partition("-")[0]), strict=True))
@@ -114,7 +114,7 @@ class Metrics:
         self._record("engram_jobs", 1, task=task, outcome=outcome)
 
     def count_computed(self, task: str, seconds: float, models: int, busy: float | None) -> None:
-        """Count a finished job; `busy` is the share of its seconds during which its GPU was busy."""
+        """Count a finished job. `busy` is the fraction of its seconds during which its GPU was busy."""
         self._record("engram_models", models, task=task)
         if not seconds:  # the job was lost, but its result is stored
             return
@@ -147,7 +147,7 @@ class Metrics:
 
     @cached_property
     def _instruments(self) -> Mapping[str, Any]:
-        """Ray's object for each metric; empty without a connection, and with ray://, which has no endpoint."""
+        """Ray's object for each metric. Empty if there is no connection, and with ray://, which has no endpoint."""
         ray = sys.modules.get("ray")
         if not self._labels["run"] or ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
             return {}

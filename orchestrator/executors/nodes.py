@@ -1,4 +1,4 @@
-"""Checks that every node of a cluster can do a run's work: the same code and versions, the store, and the data."""
+"""Checks that every node in a cluster can work for a run: same code and versions, and access to the store and data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from orchestrator.spec.resolve import pin_one
 from orchestrator.store import Store, open_store
 from orchestrator.store.provenance import identity
 
-ANSWER_SECONDS = 600.0  # for all nodes together: one may have to read large data for the first time
-NODE_GONE = "went away"  # the answer of a node that has left the cluster, which is not a problem
+ANSWER_SECONDS = 600.0  # for all nodes together; one of them may have to read large data for the first time
+NODE_GONE = "went away"  # answer of a node that has left the cluster, which is not a problem
 INSTALL_HINT = "install the same versions there, for example with the same image or requirements.lock"
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question to a node: this process's identity, a random state in the store, and the pinned data."""
+    """The question sent to a node: this process's identity, a random checkpoint in the store, and the pinned data."""
 
     identity: Mapping[str, str]
     store: str
@@ -31,12 +31,12 @@ class Question:
     data: tuple[Any, ...]
 
     def reply_state(self, node: str) -> str:
-        """The name of the state by which a node proves that it can write."""
+        """Return the name of the checkpoint with which a node proves that it can write."""
         return hashlib.sha256(f"{self.state} {node}".encode()).hexdigest()
 
 
 def differences(own_identity: Mapping[str, str], other_identity: Mapping[str, str]) -> str:
-    """The differences between two identities as text; empty if they are equal."""
+    """Describe the differences between two identities. Returns an empty string if they are equal."""
     return ", ".join(
         f"{name} {other_identity.get(name, 'not installed')} (here {own_identity.get(name, 'not installed')})"
         for name in dict.fromkeys((*own_identity, *other_identity))
@@ -45,7 +45,7 @@ def differences(own_identity: Mapping[str, str], other_identity: Mapping[str, st
 
 
 def answer_question(question: bytes, node: str) -> str:
-    """On a node: the problem that prevents it from working for the run, as one line; empty if there is none."""
+    """Runs on a node. Returns the problem that prevents it from working for the run, or an empty string."""
     request: Question = pickle.loads(question)
     if differing := differences(request.identity, identity()):
         return f"has different code: {differing}; {INSTALL_HINT}"
@@ -69,8 +69,8 @@ def check_nodes(
 ) -> None:
     """Raise ClusterError unless all nodes can work for a run with these data in this store.
 
-    `names` are the nodes' names by their ids. `ask` sends the question to all nodes and returns their answers by id,
-    without nodes that have not answered.
+    `names` maps node ids to names. `ask` sends the question to all nodes and returns their answers by id, omitting
+    nodes that have not answered.
     """
     question = Question(identity(), store.location, secrets.token_hex(32), tuple(data))
     replies = {node: question.reply_state(node) for node in names}

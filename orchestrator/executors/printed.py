@@ -1,4 +1,7 @@
-"""The output of a thread while it computes: it appears on stderr, since stdout is for results, and its end is kept."""
+"""Captures the output that a thread prints while it computes.
+
+The output is shown on stderr, because stdout is for results, and the last part is kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from orchestrator.store.failure_log import PRINTED_BYTES
 
 
 class Stream:
-    """Replaces a stream: text from the thread that created it goes to `display`, and its end is kept."""
+    """Replaces a stream. Text from the thread that created it goes to `display`, and the last part is kept."""
 
     def __init__(self, stream: Any, display: Any) -> None:
         self._stream = stream
@@ -47,7 +50,7 @@ class Stream:
 
 
 class Printed:
-    """The ends of the output to stdout and stderr."""
+    """The last parts of the output to stdout and stderr."""
 
     def __init__(self, stdout: Stream, stderr: Stream) -> None:
         self._streams = stdout, stderr
@@ -65,9 +68,9 @@ class Printed:
 
 @contextmanager
 def keep_printed() -> Iterator[Printed]:
-    """Keep the output of this thread inside the block through `sys.stdout` and `sys.stderr`, including warnings.
+    """Capture this thread's output to `sys.stdout` and `sys.stderr` inside the block, including warnings.
 
-    Direct output of C code, and output of other threads and processes, is not kept and appears in its usual place.
+    Output written directly by C code, or by other threads and processes, is not captured and appears as usual.
     """
     original_streams = sys.stdout, sys.stderr
     streams = Stream(sys.stdout, sys.stderr), Stream(sys.stderr, sys.stderr)

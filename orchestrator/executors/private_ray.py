@@ -1,7 +1,7 @@
-"""Every private name of Ray that Engram uses, checked when this module is imported.
+"""Every private Ray name that Engram uses, checked when this module is imported.
 
-Ray has no public interface for these operations, and moves private names between versions. `LOWEST` and `NEXT` are the
-bounds in pyproject.toml: `bench/ray_versions.py` runs an audit with the lowest and the newest version between them.
+Ray has no public API for these operations and moves private names between versions. `LOWEST` and `NEXT` are the bounds
+in pyproject.toml. `bench/ray_versions.py` runs an audit with the lowest and the newest version in that range.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ray import exceptions
 
 from orchestrator.errors import ClusterError
 
-LOWEST = "2.52"  # the lowest tested version
-NEXT = "2.61"  # the first untested one
+LOWEST = "2.52"  # lowest tested version
+NEXT = "2.61"  # first untested version
 NAMES: Mapping[str, Sequence[str]] = {  # by module
     "ray._raylet": (
         "AuthenticationTokenLoader.instance",
@@ -35,11 +35,14 @@ NAMES: Mapping[str, Sequence[str]] = {  # by module
 TUNE_NAMES: Mapping[str, Sequence[str]] = {
     "ray.tune.execution.class_cache": ("DEFAULT_ENV_VARS",)
 }  # loaded only by searches
-UPLOAD_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # they log every upload
+UPLOAD_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # log every upload
 
 
 def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
-    """A line with the first of these names that this version of Ray lacks; empty if it has all."""
+    """Return a line with the first of these names that is missing in this Ray version.
+
+    Returns an empty string if all are present.
+    """
     for module, attributes in names.items():
         for attribute in attributes:
             try:
@@ -59,25 +62,28 @@ if _version_problem := find_missing(NAMES, ray.__version__):
 from ray._private import ray_constants, services, worker  # noqa: E402
 from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply  # noqa: E402
 
-_raylet: Any = importlib.import_module("ray._raylet")  # compiled, without types
+_raylet: Any = importlib.import_module("ray._raylet")  # compiled, without type information
 
 
 def connect_to_head(address: str) -> None:
-    """Connect to a cluster's head and drop the connection: it fails at once on a wrong token, `ray.init` after 20 s."""
+    """Connect to a cluster's head and drop the connection.
+
+    With a wrong token this fails at once, whereas `ray.init` takes 20 s.
+    """
     _raylet.GcsClient(address=address)
 
 
 def read_token() -> None:
-    """Make Ray read its authentication mode and token from the environment again."""
+    """Make Ray reread its authentication mode and token from the environment."""
     _raylet.Config.initialize("")
     _raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
 def listen_on_loopback() -> Iterator[dict[str, str]]:
-    """Make a cluster started inside the block listen only on the loopback interface; yields the variables it needs.
+    """Make a cluster started inside the block listen on the loopback interface only. Yields the variables it needs.
 
-    Ray reads the variable when it is imported, so the constant is also set.
+    Ray reads the variable when it is imported, so the constant is set as well.
     """
     original_setting = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -88,28 +94,28 @@ def listen_on_loopback() -> Iterator[dict[str, str]]:
 
 
 def local_address() -> str:
-    """The address of a cluster that runs on this machine. Raises ConnectionError if there is none."""
+    """Return the address of a cluster running on this machine. Raises ConnectionError if there is none."""
     return str(services.canonicalize_bootstrap_address("auto"))
 
 
 def silence_workers() -> None:
-    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
+    """Suppress Ray's messages about dead workers, which it prints to stdout even without log_to_driver."""
     worker.print_to_stdstream = lambda *_, **__: None
 
 
 def dashboard_url() -> str | None:
-    """The address of the cluster's dashboard; None or empty if it has none."""
+    """Return the URL of the cluster's dashboard. Returns None or an empty string if it has none."""
     url: str | None = worker.get_dashboard_url()
     return url
 
 
 def read_nodes(seconds: float) -> list[Any]:
-    """The nodes of the cluster from its head's table. Raises RpcError if the head does not answer in time."""
+    """Read the cluster's nodes from the head's table. Raises RpcError if the head does not answer in time."""
     return list(worker.global_worker.gcs_client.get_all_node_info(timeout=seconds).values())
 
 
 def read_autoscaling_state(seconds: float) -> Any | None:
-    """The state of the cluster's autoscaler; None if the head does not answer within these seconds."""
+    """Read the state of the cluster's autoscaler. Returns None if the head does not answer within this many seconds."""
     reply = GetClusterStatusReply()
     try:
         reply.ParseFromString(worker.global_worker.gcs_client.get_cluster_status(timeout_s=seconds))
@@ -119,7 +125,7 @@ def read_autoscaling_state(seconds: float) -> Any | None:
 
 
 def trial_variables() -> MutableMapping[str, str]:
-    """The variables that Tune sets for the actors of trials. Raises ClusterError if this version of Ray has none."""
+    """Return the variables that Tune sets for trial actors. Raises ClusterError if this Ray version has none."""
     missing_names = find_missing(TUNE_NAMES, ray.__version__)
     if missing_names:
         raise ClusterError(missing_names)

@@ -1,7 +1,7 @@
-"""Execution of calls on a Ray cluster: a private one on this machine, or an existing one.
+"""Runs calls on a Ray cluster: a private one on this machine, or an existing one.
 
-(In Ray's terms, our call is a "task" and a program is a "job".) Ray transports calls and outcomes, never tables; it
-retries nothing, and a window limits its queue. Its own messages go to its session folder, not to the terminal.
+(What we call a call is a "task" in Ray, and a program is a "job".) Ray transports calls and outcomes, never tables. Ray
+does not retry calls, and a window limits the queue. Its own messages go to its session folder, not to the terminal.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tasks.worker.hardware import MemoryKind
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
-ANSWER_SECONDS = 5.0  # for the head to list the machines; it needs milliseconds
-HEAD_SECONDS = 20.0  # that a head may be unreachable or silent, since it can be restarted
-CANCEL_SECONDS = 0.3  # for Ray to report the calls that had not begun; it needs a few milliseconds
-BEGUN_SECONDS = 10.0  # after which a call that was not removed from the queue is known to run
-END_SECONDS = 10.0  # for a worker to end itself; after three times this time its call is given up
-# Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
+ANSWER_SECONDS = 5.0  # time limit for the head to list the machines, which takes milliseconds
+HEAD_SECONDS = 20.0  # how long a head may be unreachable or silent, since it can be restarted
+CANCEL_SECONDS = 0.3  # time limit for Ray to report the calls that had not begun, which takes a few milliseconds
+BEGUN_SECONDS = 10.0  # after which a call that was not removed from the queue is known to be running
+END_SECONDS = 10.0  # time for a worker to end itself; after three times as long, its call is given up
+# Enough for no-op calls at full rate. A longer queue in Ray gains nothing.
 CALLS_PER_SLOT = 16
 MAX_CALLS = 512
 
@@ -45,16 +45,17 @@ MAX_CALLS = 512
 class RayExecutor:
     """Runs calls as Ray tasks. Raises ClusterError if the cluster is unreachable or unusable.
 
-    `address` is "local" (a private cluster of `cpus` CPUs, optionally with Ray's `dashboard`, ended by `close` and, if
-    this process is killed, by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program already uses Ray, its
-    connection is used and left open. Signal handlers are unchanged: Ray's own handler for SIGTERM is removed.
+    `address` is "local", "auto", HOST:PORT or ray://HOST:PORT. "local" starts a private cluster with `cpus` CPUs and
+    optionally Ray's `dashboard`. It is ended by `close` or, if this process is killed, by a guard. If the program
+    already uses Ray, its connection is used and left open. Signal handlers stay unchanged, because Ray's own SIGTERM
+    handler is removed.
 
     With `gpus` "auto", calls may request a GPU if the cluster has one, has had one since this start, or has an
-    autoscaler that has not reported that none of its machines has one; with "wait" always, with "none" never.
+    autoscaler that may still provide one. With "wait" they always may, with "none" never.
 
-    A machine that Ray drains, for example after a spot notice, is no longer counted: Ray starts no calls there, but
-    running ones may end. Calls request their known memory, limited to the memory of the machines, so that none waits
-    forever.
+    A machine that Ray is draining, for example after a spot termination notice, is no longer counted: Ray starts no
+    calls there, but running ones may end. Calls request the memory that they are known to need, limited to the memory
+    of the machines, so that no call waits forever.
     """
 
     inside = False
@@ -77,7 +78,7 @@ class RayExecutor:
         self._machines: Sequence[Machine] = ()
         self._had_gpus = self._cannot_gain_gpus = False  # whether there was a GPU, and whether no GPU can join
         self._is_memory_unknown = (
-            False  # whether the autoscaler knows no machine's memory, so that calls may not request it
+            False  # whether the autoscaler knows no machine's memory, so that calls may not request any
         )
         self.sharers = SHARERS
         self._has_process_per_call = False  # whether each GPU call has its own process
@@ -110,16 +111,16 @@ class RayExecutor:
             driver_identity = None
         else:
             driver_identity = identity()
-        # Ray lets calls that request no GPU see all GPUs (observed), and torch would use the first.
+        # Ray shows all GPUs to calls that request none (as observed), and torch would use the first.
         self._on_cpu = ray.remote(
             worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, driver_identity)
         )
         self._on_gpu = worker.entry(ROOT, environment, store, driver_identity)
 
     def check_nodes(self, store: Store, data: Callable[[], Sequence[Any]]) -> None:
-        """Raise ClusterError unless every node of an existing cluster can do the run's work.
+        """Raise ClusterError unless every node of an existing cluster can work for the run.
 
-        On nodes that join later, each worker checks code and versions.
+        On nodes that join later, each worker checks code and versions itself.
         """
         if self._is_private or not self._joined:
             return
@@ -127,7 +128,10 @@ class RayExecutor:
         nodes.check_nodes(names, store, data(), lambda question: self._ask_nodes(question, list(names)))
 
     def _ask_nodes(self, question: bytes, ids: Sequence[str]) -> dict[str, str]:
-        """The answers of these nodes. A node that has left the cluster counts as fine; a silent one is omitted."""
+        """Return the answers of these nodes.
+
+        A node that has left the cluster counts as fine; a silent one is omitted.
+        """
         remote = ray.remote(worker.asking(ROOT, self._environment))
         nodes_by_reference = {}
         for node in ids:
@@ -162,7 +166,7 @@ class RayExecutor:
         self._pending[remote.remote(pickle.dumps(call))] = SentCall(call, memory)
 
     def _check_gpus(self, call: Call) -> None:
-        """Raise ClusterError if a call needs more GPUs than any machine has, since it would wait forever."""
+        """Raise ClusterError if a call needs more GPUs than any machine has, because it would wait forever."""
         if call.gpus <= 1 or self._may_grow:
             return
         largest_count = max((machine.resources.get("GPU", 0) for machine in self._machines), default=0)
@@ -178,13 +182,13 @@ class RayExecutor:
         return cluster.memory_to_ask(call, self._machines)
 
     def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
-        """The remote function for calls with this fraction of a GPU, type of GPU and memory in bytes.
+        """Return the remote function for calls with this GPU fraction, GPU type and memory in bytes.
 
-        A GPU call does not wait for a processor: it needs little of one, and an idle GPU is the larger waste. Its
-        worker takes further calls only if every machine has one GPU: otherwise Ray may assign another GPU later, and
-        CUDA keeps using the first GPU of a process.
+        A GPU call does not wait for a processor: it needs little of one, and an idle GPU is more wasteful. Its worker
+        takes further calls only if every machine has exactly one GPU. Otherwise Ray may assign another GPU later, but
+        CUDA keeps using a process's first GPU.
         """
-        # "DEFAULT" even if this process is an actor with a placement group, such as a trial of a search.
+        # "DEFAULT" even if this process is an actor with a placement group, such as a search trial.
         options: dict[str, Any] = {"name": name, "max_retries": 0, "scheduling_strategy": "DEFAULT"}
         if memory:
             options["memory"] = memory
@@ -227,7 +231,7 @@ class RayExecutor:
         ready = self._ready(0) or (self._ready(seconds, at_least=1) and self._ready(0))
         try:
             answers: Sequence[Any] = ray.get(ready)
-        except Exception:  # from one of the calls: get them one by one
+        except Exception:  # one of the calls raised it, so get them one by one
             answers = [self._answer(reference) for reference in ready]
         finished = []
         for reference, answer in zip(ready, answers, strict=True):
@@ -242,9 +246,9 @@ class RayExecutor:
         return calls_with_slots(self._pending.values(), self._cpu_count, self._gpu_count, time.monotonic())
 
     def end(self, call: Call, reason: str) -> None:
-        """As `Executor.end`. On a shared cluster, first test whether the call has begun.
+        """See `Executor.end`. On a shared cluster, first test whether the call has begun.
 
-        A call may have begun only just now, so it is ended when the caller finds it overdue again.
+        A call may have begun only just now, so it is ended when the caller next finds it overdue.
         """
         reference = next((submitted for submitted, sent_call in self._pending.items() if sent_call.call is call), None)
         if reference is None:
@@ -287,7 +291,10 @@ class RayExecutor:
         self._close.close()
 
     def _ready(self, seconds: float, at_least: int | None = None) -> list[Any]:
-        """The submitted calls that have ended, waiting up to `seconds` for all, or for at least `at_least`."""
+        """Return the submitted calls that have ended.
+
+        Waits up to `seconds` for all of them, or for `at_least` of them.
+        """
         if not self._pending:
             return []
         references = list(self._pending)
@@ -302,7 +309,7 @@ class RayExecutor:
         return answer
 
     def _abandoned_calls(self) -> Iterator[Finished]:
-        """Cancelled calls that do not end, for example because their workers' machines are disconnected."""
+        """Yield cancelled calls that do not end, for example because their worker's machine is disconnected."""
         now = time.monotonic()
         for reference, sent_call in list(self._pending.items()):
             if sent_call.end_request_time is not None and now - sent_call.end_request_time > 3 * END_SECONDS:
@@ -310,7 +317,7 @@ class RayExecutor:
                 yield _lost_call(sent_call.call, sent_call.end_reason, died=True)
 
     def _call_outcome(self, sent_call: SentCall, answer: bytes | str | Exception) -> Finished | None:
-        """The outcome of a call; None if it had not begun and is given up or sent again."""
+        """Return the outcome of a call. Returns None if it had not begun and is given up or sent again."""
         call = sent_call.call
         if isinstance(answer, bytes):
             self._has_worker_answered = True
@@ -366,9 +373,9 @@ class RayExecutor:
         return {"driver": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
 
     def _nodes(self) -> list[Machine] | None:
-        """The machines of the cluster that calls may use; None if the head does not answer.
+        """Return the machines that calls may use. Returns None if the head does not answer.
 
-        `ray.nodes` is avoided, because it returns only after minutes if the head dies during the request.
+        `ray.nodes` is avoided because it takes minutes to return if the head dies during the request.
         """
         if self._head is None:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
@@ -418,18 +425,18 @@ class RayExecutor:
         self._has_process_per_call = gpus > 1 and any(machine.resources.get("GPU", 0) > 1 for machine in machines)
 
     def _expects_gpus(self) -> bool:
-        """Whether a cluster without a GPU may get one: requests of calls make an autoscaler start a machine."""
+        """Whether a cluster without a GPU may get one. Calls that request one make an autoscaler start a machine."""
         if self._is_private or self._gpu_setting == "wait" or self._had_gpus:
             return not self._is_private
         return self._may_grow and not self._cannot_gain_gpus
 
     @property
     def _may_grow(self) -> bool:
-        """Whether an autoscaler probably starts the machines of this cluster."""
+        """Whether the machines of this cluster were probably started by an autoscaler."""
         return any(cluster.LABEL in machine.labels for machine in self._machines)
 
     def _ask_autoscaler(self) -> None:
-        """Check for calls that request a GPU or memory that no machine of the autoscaler has."""
+        """Check whether calls request a GPU or memory that none of the autoscaler's machine types has."""
         waiting = any(sent_call.call.gpus or sent_call.memory for sent_call in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
@@ -438,7 +445,7 @@ class RayExecutor:
         self._is_memory_unknown |= any("memory" in bundle for bundle in infeasible)
 
     def _send_again_with_less_memory(self) -> None:
-        """Remove calls from the queue that request more memory than any machine has now; they are sent again."""
+        """Remove calls from the queue that request more memory than any machine has now. They are sent again."""
         with contextlib.suppress(exceptions.RayError):
             for reference, sent_call in self._pending.items():
                 if sent_call.test_time is None and sent_call.memory > self._memory_to_ask(sent_call.call):

@@ -1,4 +1,4 @@
-"""The folder of Ray's sessions on this machine; their sockets need a short path."""
+"""The folder of Ray's sessions on this machine. Their sockets need a short path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.errors import ClusterError
 
-SOCKET_PATH = 107  # maximum number of characters of a Unix socket's path
+SOCKET_PATH = 107  # maximum length of a Unix socket path
 # RAY_TMPDIR/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1
 SUBPATH_LENGTH = len("/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1")
 LONGEST = SOCKET_PATH - SUBPATH_LENGTH
@@ -19,9 +19,10 @@ SHORT = "/tmp"
 
 
 def session_variables() -> Mapping[str, str]:
-    """The variables that give Ray's sessions a short enough path; empty if the default path is short enough.
+    """Return the variables that give Ray's sessions a path that is short enough.
 
-    Raises ClusterError if RAY_TMPDIR is too long, or if TMPDIR is too long and /tmp cannot be written.
+    Returns no variables if the default path is short enough. Raises ClusterError if RAY_TMPDIR is too long, or if
+    TMPDIR is too long and /tmp cannot be written.
     """
     configured_folder = os.environ.get(VARIABLE)
     if configured_folder is not None:
@@ -42,13 +43,13 @@ def session_variables() -> Mapping[str, str]:
 
 
 def session_folder() -> Path:
-    """The folder of Ray's sessions. Raises as `session_variables`."""
+    """Return the folder of Ray's sessions. Raises the same errors as `session_variables`."""
     folder = session_variables().get(VARIABLE) or os.environ.get(VARIABLE) or _temporary_folder()
     return Path(folder) / "ray"
 
 
 def _temporary_folder() -> str:
-    """The folder that Ray uses without RAY_TMPDIR."""
+    """Return the folder that Ray uses if RAY_TMPDIR is not set."""
     if sys.platform.startswith("linux"):
         return os.environ.get("TMPDIR") or SHORT
     return tempfile.gettempdir()

@@ -1,4 +1,4 @@
-"""The strategy choices of a run: one per device, made once and kept for the whole run.
+"""The strategy choices of a run: one per device, made once and used throughout the run.
 
 runs/ID/ways/NAME.json   one choice per file, written by the first process to choose, with a digest of its content
 """
@@ -15,15 +15,19 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from tasks.worker.compute_context import Choice, Settle
 
-ATTEMPTS = 3  # to store a choice whose file is damaged each time
+ATTEMPTS = 3  # to store a choice whose file is damaged every time
 
 
 def choice_settler(store: Store, run: str, *kin: str) -> Settle:
-    """A function that returns the choice stored for the run or for one of its kin, or else makes and stores a choice.
+    """Return a function that looks up the choice stored for the run or its kin.
 
-    Kin are the cells of a sweep, and the sweeps of a cell: jobs shared by both use one strategy. If several processes
-    choose at the same time, the first stored choice wins and all use it. A damaged choice is set aside and made again.
-    Raises Unwritable if the choice cannot be stored, StoreError if the store cannot be read.
+    If there is none, it makes and stores one.
+
+    Kin are the cells of a sweep, or the sweeps that contain a cell: jobs shared by both use the same strategy. If
+    several processes choose at the same time, the first stored choice wins and all use it. A damaged choice is set
+    aside and made again.
+
+    The returned function raises Unwritable if the choice cannot be stored, and StoreError if the store cannot be read.
     """
     choices: dict[str, Choice] = {}
 
@@ -40,7 +44,7 @@ def choice_settler(store: Store, run: str, *kin: str) -> Settle:
 
 
 def _first_stored_choice(store: Store, runs: Sequence[str], name: str) -> Choice | None:
-    """The choice of the first of the runs that has one."""
+    """Return the choice of the first run that has one."""
     for run in runs:
         if (choice := _read_choice(store, run, name)) is not None:
             return choice
@@ -48,7 +52,7 @@ def _first_stored_choice(store: Store, runs: Sequence[str], name: str) -> Choice
 
 
 def _read_choice(store: Store, run: str, name: str) -> Choice | None:
-    """The choice stored for a run; None if there is none, or if a damaged one was set aside."""
+    """Return the choice stored for a run. Returns None if there is none, or if a damaged one was set aside."""
     data = store.read_run_file(run, file_of(name))
     if data is None:
         return None
@@ -69,19 +73,19 @@ def _make_choice(store: Store, run: str, name: str, choose: Callable[[], Choice]
 
 
 def file_of(name: str) -> str:
-    """The file name of a choice: its name, reduced to valid characters, and a digest that makes it unique."""
+    """Return the file name of a choice: its name, reduced to valid characters, and a digest that makes it unique."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
     return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
 def _encode(name: str, choice: Choice) -> bytes:
-    """A choice as bytes. Raises TypeError for values that JSON cannot represent."""
+    """Encode a choice as bytes. Raises TypeError for values that JSON cannot represent."""
     content = {"name": name, "choice": dict(choice)}
     return json.dumps({**content, "sha256": _digest(content)}, indent=2).encode()
 
 
 def _decode(name: str, data: bytes) -> Choice:
-    """The choice in these bytes. Raises ValueError, with the reason, if they are damaged."""
+    """Decode a choice. Raises ValueError with the reason if the bytes are damaged."""
     try:
         content = json.loads(data)
         choice: dict[str, Any] = dict(content["choice"])

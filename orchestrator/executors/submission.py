@@ -1,6 +1,6 @@
-"""Submission of a run to a cluster through Ray's job server: the command, its files, and its state.
+"""Submits a run to a cluster through Ray's job server: the command, its files, and its state.
 
-(In Ray's terms such a program is a "job"; here it is a submission, since a job is one call of a task.)
+(Ray calls such a program a "job". Here it is a submission, because a job is one invocation of a task.)
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from orchestrator.errors import ClusterError
 from orchestrator.spec.config_parts import walk
 from tasks.models.custom import Factory, Named, is_own, sources
 
-# If Ray was started by its path, `engram` is next to the Python with which Ray's node, the parent of this shell's
-# parent, starts its workers.
+# If Ray was started by its path, `engram` is next to the Python executable with which Ray's node, the parent of this
+# shell's parent, starts its workers.
 FIND_COMMAND = (
     "command -v engram >/dev/null || "
     'PATH="$PATH:$(dirname "$(tr "\\0" "\\n" < /proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline | '
     'sed -n "s/^--python_worker_command=\\([^ ]*\\).*/\\1/p")")"; '
 )
-COMMAND = f'{FIND_COMMAND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules of the working directory
-BEGIN_SECONDS = 120.0  # for the job server to begin a submission; the first one on a node takes long
+COMMAND = f'{FIND_COMMAND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules in the working directory
+BEGIN_SECONDS = 120.0  # time limit for a submission to begin; the first one on a node takes long
 LOOK_SECONDS = 1.0
-NO_AGENT = "No available agent"  # the answer of a job server before its node's agent has started
+NO_AGENT = "No available agent"  # answer of a job server whose node agent has not started yet
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 REFUSED = re.compile(r"[Tt]oken|status code 40[13]")  # in a job server's answer to unauthorised requests
-ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # of a submission; the cluster has its own data and credentials
-LAST_LINES = 3  # of the output in the error message of a submission that failed at once
+ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # for a submission; the cluster has its own data and credentials
+LAST_LINES = 3  # output lines in the error message of a submission that failed at once
 
 
 class JobServer:
@@ -61,10 +61,10 @@ class JobServer:
             logging.getLogger(name).setLevel(logging.ERROR)
 
     def submit(self, arguments: Iterable[str], files: Mapping[str, Path], store: str) -> tuple[str, str]:
-        """Submit a command of `engram`, with the files that it needs in its working directory.
+        """Submit an `engram` command, with the files that it needs in its working directory.
 
-        Ray stores the files by the digest of their content and copies them to every worker. Returns the name and state
-        of the submission once the command has begun, or after BEGIN_SECONDS.
+        Ray stores the files by content digest and copies them to every worker. Returns the name and state of the
+        submission once the command has begun, or after BEGIN_SECONDS.
         """
         name = f"engram-{secrets.token_hex(4)}"
         end = time.monotonic() + BEGIN_SECONDS
@@ -96,7 +96,7 @@ class JobServer:
         return name, str(state)
 
     def wait(self, name: str, show: Callable[[str], object]) -> int:
-        """Show the output of a submission until it has ended; return its exit code."""
+        """Show the output of a submission until it ends. Returns its exit code."""
         shown_characters = 0
         while True:
             info = self._ask(lambda: self._client.get_job_info(name))
@@ -111,7 +111,7 @@ class JobServer:
             time.sleep(LOOK_SECONDS)
 
     def _hand_over(self, end: float, **submission: Any) -> None:
-        """Submit; if a head has only just started, retry until the monotonic time `end`."""
+        """Submit. If a head has only just started, retry until the monotonic time `end`."""
         while True:
             try:
                 self._ask(lambda: self._client.submit_job(**submission))
@@ -124,7 +124,7 @@ class JobServer:
     def _ask(self, request: Callable[[], Any]) -> Any:
         try:
             return request()
-        except Exception as error:  # Ray raises RuntimeError, ConnectionError and requests' own
+        except Exception as error:  # RuntimeError, ConnectionError or an error from requests
             text = " ".join(str(error).split())
             if REFUSED.search(text):
                 raise ClusterError(
@@ -138,7 +138,10 @@ class JobServer:
 
 
 def factory_files(configs: Iterable[Any]) -> dict[str, Path]:
-    """The Python files of the user's own networks in these configs, by their names relative to the import path."""
+    """Return the Python files of the user's own networks in these configurations.
+
+    Keys are paths relative to the import path.
+    """
     files: dict[str, Path] = {}
     for config in configs:
         for _, part in walk(config):

@@ -1,4 +1,4 @@
-"""Checks in the computing process that the user's tasks are the code that their keys were derived from."""
+"""Checks, in the process that computes, that the user's task code is the code from which its keys were derived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SourceChanged(ValueError):
 
 
 class TaskSource:
-    """The source of a task's module, and the imports of this process since it was opened."""
+    """The source of a task's module, and the imports of this process since the source was opened."""
 
     def __init__(self, module: str, digest: str, files: Mapping[str, SourceFile], watch: ImportWatch | None) -> None:
         self._module = module
@@ -24,7 +24,7 @@ class TaskSource:
         self._watch = watch
 
     def problem(self) -> Exception | None:
-        """The reason why a result of the task does not belong to its key; None if it does."""
+        """Return the reason why a result of the task does not match its key. Returns None if it does."""
         if self._watch is None:
             return None
         current_digest = digest_of_files(self._files.values())
@@ -43,7 +43,7 @@ class TaskSource:
 
 @contextmanager
 def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
-    """The source of the task whose functions, `module:name`, are not imported yet; all belong to one module.
+    """Open the source of a task whose functions, given as `module:name`, belong to one module that is not imported yet.
 
     A function without a digest has a version instead and is not checked.
     """
@@ -57,6 +57,6 @@ def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
         yield TaskSource(module, digest, files, watch)
 
 
-@functools.cache  # later changes of the files do not matter: the modules are imported
+@functools.cache  # later changes to the files do not matter, because the modules are already imported
 def _files(module: str) -> Mapping[str, SourceFile]:
     return find_user_files(module)

@@ -1,8 +1,8 @@
-"""The function that a Ray worker runs. It is pickled by value, so that it works before Engram can be imported there.
+"""The function that a Ray worker runs. It is pickled by value, so it works before Engram can be imported there.
 
-`tasks` and `orchestrator` are common names, and Ray puts the driver's working directory first on a worker's path: a
-`tasks.py` there would be imported instead of ours. Therefore calls and answers are sent as bytes and unpickled only
-once our packages are loaded. This module imports only the standard library.
+`tasks` and `orchestrator` are common names, and Ray puts the driver's working directory first on a worker's import
+path, so a `tasks.py` there would be imported instead of our package. Calls and answers are therefore sent as bytes and
+unpickled only after our packages are loaded. This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PACKAGES = ("orchestrator", "tasks")
 
 
 def pin(root: str) -> None:
-    """Import `orchestrator` and `tasks` from `root`, regardless of the order of the path.
+    """Import `orchestrator` and `tasks` from `root`, regardless of the order of the import path.
 
-    Their submodules follow, since they are found through the package. `root` is put at the end of the path, so that it
-    hides no other modules. If the folder does not exist (on another machine), the path decides.
+    Their submodules follow, because they are found through the package. `root` is appended to the path, so it hides no
+    other modules. If the folder does not exist (on another machine), the path decides.
     """
     if not os.path.isdir(os.path.join(root, "orchestrator")):
         return
@@ -49,20 +49,23 @@ def pin(root: str) -> None:
 def entry(
     root: str, environment: Mapping[str, str], store: str, identity: Mapping[str, str] | None = None
 ) -> Callable[[bytes], bytes | str]:
-    """The function to send: takes a pickled call; returns a pickled Finished, or a text if it cannot be computed.
+    """Return the function to send.
 
-    It cannot if Engram is missing or differs from the driver's `identity`: a key does not contain Engram's code, so
-    different code must not compute it.
+    It takes a pickled call and returns a pickled Finished, or text if it cannot compute.
+
+    It cannot compute if Engram is missing or differs from the driver's `identity`: keys do not cover Engram's code, so
+    different code must not compute them.
     """
-    ready: list[Any] = []  # our module of calls and the open store, once per process
+    ready: list[Any] = []  # our calls module and the open store, set once per process
 
     def run(call: bytes) -> bytes | str:
-        # Ray's soft cancellation is an interrupt. It is meant for calls that have not begun; a running one ignores it.
-        with contextlib.suppress(ValueError):  # not in the main thread: there it cannot be interrupted anyway
+        # Ray's soft cancellation is an interrupt. It is meant for calls that have not begun, so a running one ignores
+        # it.
+        with contextlib.suppress(ValueError):  # not in the main thread, where it could not be interrupted anyway
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             if not ready:
-                os.environ.update(environment)  # before numpy or torch count their threads
+                os.environ.update(environment)  # before numpy or torch counts its threads
                 pin(root)
                 calls = importlib.import_module("orchestrator.executors.calls")
                 stores = importlib.import_module("orchestrator.store")
@@ -82,7 +85,10 @@ def entry(
 
 
 def asking(root: str, environment: Mapping[str, str]) -> Callable[[bytes, str], str]:
-    """The function to send to a node: takes a pickled Question and the node's id; returns a problem, or empty text."""
+    """Return the function to send to a node. It takes a pickled Question and the node's id, and returns a problem.
+
+    If there is no problem, the returned text is empty.
+    """
 
     def answer(question: bytes, node: str) -> str:
         try:

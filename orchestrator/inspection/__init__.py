@@ -1,1 +1,1 @@
-"""Inspection of runs, results and plans: nothing here starts or changes one."""
+"""Inspection of runs, results and plans. Nothing here starts or changes a run."""

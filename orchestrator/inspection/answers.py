@@ -17,9 +17,9 @@ from orchestrator.spec.fields import text
 from orchestrator.store import Store
 from tasks.contract.verdict import Tone, Verdict
 
-Row = Mapping[str, Any]  # of a summary
-HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # columns of a table of such rows
-REDUCTION_METRIC = "memorization, less than the start"  # the metric of a search
+Row = Mapping[str, Any]  # a summary row
+HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # columns of a table of summary rows
+REDUCTION_METRIC = "memorization, less than the start"  # the metric reported for a search
 BEYOND = (
     "This result covers only the settings that were tried, these data, and the kind of memory that the audit tests. "
     "Less memorisation is not zero memorisation: the audit of the winner shows how much remains."
@@ -28,9 +28,9 @@ BEYOND = (
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """A cell of a sweep: its run, the fields that distinguish it, its answer, and the row that supports the answer.
+    """A sweep cell: its run, the fields that distinguish it, its answer, and the row that supports the answer.
 
-    Without an answer the row is the first of the summary; None if nothing is stored.
+    Without an answer, `row` is the first row of the summary, or None if nothing is stored.
     """
 
     run: str
@@ -40,7 +40,10 @@ class CellAnswer:
 
     @property
     def label(self) -> str:
-        """The distinguishing fields in a line: `data=mnist, network=mlp1`; the run if there are none."""
+        """The distinguishing fields in one line, such as `data=mnist, network=mlp1`.
+
+        If there are none, the name of the run.
+        """
         return ", ".join(f"{name}={value}" for name, value in self.varied.items()) or self.run
 
 
@@ -48,14 +51,14 @@ class CellAnswer:
 class Answer:
     """An audit's answer and the first summary row that supports it.
 
-    answer, tone: such as `memorised`, and its tone: `accused`, `cleared` or `open`.
+    answer, tone: the answer, such as `memorised`, and its tone: `accused`, `cleared` or `open`.
     sentence, limits: the answer with its evidence, and its limits, after the result of the paper's own test.
     metric, setting: the row of the summary; estimate, low, high: its number with the 95 % interval; null: the estimate
-    expected without memorisation; p: its p-value; n, unit: the sample size and its unit. None if the row has no such
-    value, or if no row supports the answer.
+    expected without memorisation; p: its p-value; n, unit: the sample size and its unit. Each is None if the row has no
+    such value, or if no row supports the answer.
     look: the number of times that this question was examined; cells: the number of cells judged together;
     summed_error: the maximum number of false findings in 100 such audits of models without memorisation, summed over
-    looks and cells; None if the audit states no error.
+    looks and cells. None if the audit states no error.
     """
 
     answer: str
@@ -77,10 +80,11 @@ class Answer:
 
 
 def run_answer(journal: Journal, store: Store) -> Answer | None:
-    """The answer of a run; None if there is none yet, for an audit without verdicts, and for a sweep.
+    """Return the answer of a run.
 
-    For a search, the recommendation: `setting` has the winner's choices, and the number is its reduction in
-    memorisation against the start. Raises EngramError if the audit gives an answer that it does not declare.
+    Returns None if there is no answer yet, if the audit has no verdicts, and for a sweep. For a search, returns the
+    recommendation: `setting` contains the winner's choices, and the number is its reduction in memorisation compared
+    with the start. Raises EngramError if the audit gives an answer that it does not declare.
     """
     if search_results.is_search(journal.about()):
         return search_answer(search_results.read_search(journal))
@@ -106,7 +110,7 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
 
 
 def search_answer(search: SearchResults) -> Answer | None:
-    """The recommendation of a search; None if there is none yet."""
+    """Return the recommendation of a search, or None if there is none yet."""
     recommendation = search.answer
     if recommendation is None:
         return None
@@ -134,7 +138,7 @@ def search_answer(search: SearchResults) -> Answer | None:
 
 
 def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
-    """The rows of a summary that support the answer, the most important one first."""
+    """Return the summary rows that support the answer, the most important one first."""
     result = []
     for name in verdict.rows:
         for row in rows:
@@ -144,7 +148,7 @@ def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
 
 
 def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
-    """The rows of a summary to read first: the supporting rows, then the first ones, `count` in total."""
+    """Return the `count` summary rows to read first: the supporting rows, followed by the first remaining rows."""
     if verdict is None:
         first = []
     else:
@@ -153,7 +157,7 @@ def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> li
 
 
 def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
-    """The answers of a sweep's cells, in their order."""
+    """Return the answers of a sweep's cells, in order."""
     settings = results.cells(journal)
     fields = resolve.distinguishing_fields(list(settings.values()))
     answers = []
@@ -168,7 +172,7 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
 
 
 def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
-    """The cells of a row under HEAD, with `equals` between a varied field and its value."""
+    """Return the cells of a row under HEAD, with `equals` between a varied field and its value."""
     return (
         row["metric"],
         rounding.format_setting(row["setting"], equals=equals),
@@ -181,7 +185,7 @@ def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
 
 
 def row_name(row: Row) -> str:
-    """The name of a summary row: `M_w effect (images=probe)`."""
+    """Return the name of a summary row, such as `M_w effect (images=probe)`."""
     setting_text = rounding.format_setting(row["setting"], text)
     if setting_text:
         return f"{row['metric']} ({setting_text})"
@@ -189,7 +193,7 @@ def row_name(row: Row) -> str:
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:
-    """The tone of an answer: accused, cleared or open."""
+    """Return the tone of an answer: accused, cleared or open."""
     try:
         return audits.find(audit).audit.wording.answers[verdict.answer].tone
     except (EngramError, KeyError):

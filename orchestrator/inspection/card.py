@@ -1,7 +1,7 @@
-"""The parts of a model card from an audit: the YAML block that model hubs read, and a section of text.
+"""Parts of a model card from an audit: the YAML block that model hubs read, and a section of text.
 
-The block is Hugging Face's `model-index`: for each answer its supporting number, with interval, value expected without
-memorisation, p-value, and the SHA-256 of the report's file, which identifies the report.
+The block is Hugging Face's `model-index`. For each answer it contains the supporting number with its interval, the
+value expected without memorisation, the p-value, and the SHA-256 of the report file, which identifies the report.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ NUMBERS = {
     "p": "p_value",
     "n": "n",
     "unit": "unit",
-}  # columns of a summary
+}  # argument name -> summary column
 
 
 @dataclass(frozen=True)
 class CardEntry:
-    """A run, its answer, and the supporting row of its summary."""
+    """A run, its answer, and the summary row that supports it."""
 
     run: Journal
     verdict: Verdict
@@ -48,9 +48,9 @@ class CardEntry:
 
 
 def model_card(journal: Journal, store: Store, page: Path) -> str:
-    """The block and the section of a run, or of a sweep's cells, whose report is this page.
+    """Return the YAML block and the text section for a run, or for a sweep's cells, whose report is this page.
 
-    As on a public page, the user's own words and folders are withheld. Raises EngramError if no answer has a number
+    The user's own words and folders are withheld, as on a public page. Raises EngramError if no answer has a number
     yet.
     """
     public_journal = Disclosure().journal(journal.folder)
@@ -127,7 +127,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _model(run: Journal) -> str:
-    """The subject of the audit in a few words; the audit's name if it declares none."""
+    """Describe in a few words what was audited. Returns the audit's name if it declares no subject."""
     about: Mapping[str, Any] = run.about()
     subject = audits.find(about["audit"]).audit.wording.subject
     config = typed_config(about)
@@ -137,7 +137,7 @@ def _model(run: Journal) -> str:
 
 
 def _data(run: Journal) -> str:
-    """The data set that the run's config names, without its folder; the audit's name if there is none."""
+    """Return the name, without folders, of the data set in the run's configuration, or else the name of the audit."""
     names = (
         page_seal.public_name(pinned_item)
         for _, pinned_item in page_seal.pinned_items(run)

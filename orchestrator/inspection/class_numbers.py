@@ -1,4 +1,4 @@
-"""The names of the classes that the class numbers of a config refer to."""
+"""The names of the classes that class numbers in a configuration refer to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 
-LISTED = 20  # names of classes in a line
+LISTED = 20  # maximum number of class names in a line
 
 
 def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
-    """Each class number that is set, with the names of the classes of each image data set of its config.
+    """List each class number that is set, with the class names of every image data set in its configuration.
 
-    The names are in the order of the numbers. Sets with a single class, such as probe images, are omitted.
+    Names are ordered by class number. Data sets with a single class, such as probe images, are omitted.
     """
     rows: list[dict[str, Any]] = []
     for config in configs:
@@ -34,7 +34,7 @@ def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def describe_classes(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """A line for each row of `requested_classes`."""
+    """Return one line for each row of `requested_classes`."""
     lines = []
     for row in rows:
         names = row["names"]
@@ -72,5 +72,5 @@ def _named_sets(config: Any) -> Iterator[tuple[Dataset, tuple[str, ...]]]:
 def _images_of(data: Dataset) -> Images | None:
     try:
         return catalog.load(data)
-    except DatasetError:  # no images of one size
+    except DatasetError:  # no images, or images of several sizes
         return None

@@ -1,4 +1,4 @@
-"""Comparison of two runs: config, environment, answers, and the rows of their summaries."""
+"""Comparison of two runs: configuration, environment, answers, and summary rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which the runs differ; None for a run without this field."""
+    """A field in which the runs differ. A run without this field has None."""
 
     name: str
     a: Any
@@ -28,7 +28,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pair:
-    """The summary rows of one metric and setting; None if one of the runs has none."""
+    """The summary rows for one metric and setting. A run without such a row has None."""
 
     metric: str
     setting: str
@@ -42,14 +42,14 @@ class Comparison:
 
     runs: tuple[str, str]
     audits: tuple[str, str]
-    fields: tuple[Difference, ...]  # of the config, by dotted names
-    environment: tuple[Difference, ...]  # versions and commit when the runs were computed
+    fields: tuple[Difference, ...]  # of the configuration, by dotted name
+    environment: tuple[Difference, ...]  # versions and commit at the time the runs were computed
     answers: tuple[Verdict | None, Verdict | None]
     rows: tuple[Pair, ...]
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
-    """The comparison of two runs, complete or not. Raises SpecError for a sweep."""
+    """Compare two runs, which may be incomplete. Raises SpecError for a sweep."""
     journals = (a, b)
     abouts = tuple(journal.about() for journal in journals)
     for journal, about in zip(journals, abouts, strict=True):

@@ -1,9 +1,9 @@
-"""Disclosure: the parts of a run's config that leave the machine, on pages and to MLflow.
+"""Disclosure: the parts of a run's configuration that leave the machine, on pages and to MLflow.
 
-The terminal and the run's folder show the whole config; neither is shared. A config's types declare their private
-parts. A value with a `named()` method, such as a file or a data set, is shown by its name and the digest of its
-content, without its folders. A field whose metadata has WITHHELD is shown as that function's pattern of it, in angle
-brackets: `<4 and 3 letters>`.
+The terminal and the run's folder show the whole configuration because neither is shared. The types of a configuration
+declare its private parts. A value with a `named()` method, such as a file or a data set, is shown by its name and the
+digest of its content, without its folders. If a field's metadata has a WITHHELD function, the field is shown as the
+pattern that this function returns, in angle brackets: `<4 and 3 letters>`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from orchestrator.spec.config_parts import plain, rebuild
 from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
 from tasks.worker.files import WITHHELD
 
-UNKNOWN = "<withheld>"  # for texts of a config whose audit is not installed, so that private ones are unknown
+UNKNOWN = "<withheld>"  # replaces text if the audit is not installed, so that it is unknown which text is private
 PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # words that reveal nothing private
-RANGE = re.compile(r"(log\()?[-+.\deE]+\)?")  # of numbers, as a search has it
+RANGE = re.compile(r"(log\()?[-+.\deE]+\)?")  # a numeric range in a search
 
 
 class Disclosure:
-    """The public part of runs' configs. Values that differ still differ: texts of one pattern are numbered.
+    """Reduces configurations to their public parts.
 
-    With `words` no text is withheld; folders are always omitted.
+    Different values stay different, because texts with the same pattern are numbered. If `words` is true, no text is
+    withheld. Folders are always omitted.
     """
 
     def __init__(self, words: bool = False) -> None:
@@ -37,17 +38,17 @@ class Disclosure:
         self._stand_ins: dict[str, str] = {}
 
     def journal(self, folder: Path) -> Journal:
-        """The journal of the run or sweep in this folder, and of its cells, reduced to the public part."""
+        """Return the journal of the run or sweep in this folder, and of its cells, reduced to the public part."""
         return Journal(folder, self._about)
 
     def public(self, value: Any) -> Any:
-        """The value, of the same type, without its private parts."""
+        """Return a value of the same type without its private parts."""
         if hasattr(value, "named"):
             return value.named()
         return rebuild(value, self._part)
 
     def _part(self, field_value: Any, metadata: Mapping[Any, Any]) -> Any:
-        """The public value of a field with this metadata."""
+        """Return the public value of a field with this metadata."""
         withheld = None
         if not self.words:
             withheld = metadata.get(WITHHELD)
@@ -68,7 +69,10 @@ class Disclosure:
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-        """The public content of `run.json`, without the reasons for skipped cells, which name files."""
+        """Return the public content of `run.json`.
+
+        The reasons for skipped cells are omitted because they name files.
+        """
         about = {name: value for name, value in about.items() if name != "left_out"}
         if "cells" in about:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
@@ -88,7 +92,7 @@ class Disclosure:
         else:
             public_config = plain(self.public(config))
         if config is not None and plain(config) == public_config:
-            public_config = about["config"]  # as stored, without fields added to the code since
+            public_config = about["config"]  # as stored, without fields that the code gained later
         setting = {}
         if about.get("setting"):
             setting = {"setting": self._setting(config, about["setting"])}
@@ -97,7 +101,7 @@ class Disclosure:
     def _public_spec(
         self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """The public specification; swept values as in the cells' settings."""
+        """Return the public specification. Swept values appear as in the settings of the cells."""
         if "asked" not in about:
             return {}
         specification = about["asked"]
@@ -109,7 +113,7 @@ class Disclosure:
         return {"asked": {**specification, "set": fields, "sweep": sweep}}
 
     def _search(self, config: Any, search: Mapping[str, Any]) -> dict[str, Any]:
-        """The public part of the settings of a search that starts from this config, and of its `chosen` values."""
+        """Return the public part of a search's settings and `chosen` values, given the configuration it starts from."""
         over = {}
         for name, domain in search["over"].items():
             over[name] = (
@@ -125,7 +129,7 @@ class Disclosure:
         return public
 
     def _public_choices(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """The public values of fields that differ from the config, including values that it does not accept."""
+        """Return the public values of fields that differ from the configuration, including values that it rejects."""
         public = {}
         for name, value in setting.items():
             try:
@@ -143,7 +147,7 @@ class Disclosure:
         return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """The public values of a setting, in their stored form."""
+        """Return the public values of a setting, in their stored form."""
         result = {}
         for name, value in setting.items():
             result[name] = self._public_value(config, name, value)
@@ -155,7 +159,7 @@ class Disclosure:
             return _redact_text(value)
         kind: Any = type(config)
         if path[0] not in field_types(kind):
-            return value  # `scale`, which is not a field of the config
+            return value  # `scale` is not a configuration field
         private_part = config
         public_value = self.public(config)
         for part in path:
@@ -165,14 +169,17 @@ class Disclosure:
             public_value = getattr(public_value, part)
         if private_part == public_value:
             return value
-        if isinstance(value, str) and hasattr(type(private_part), "parse"):  # as entered, not yet pinned
+        if isinstance(value, str) and hasattr(type(private_part), "parse"):  # as entered, before pinning
             with suppress(ValueError):  # it was given as JSON
                 return str(self.public(type(private_part).parse(value)))
         return plain(public_value)
 
 
 def typed_config(about: Mapping[str, Any]) -> Any:
-    """A run's config as the audit's config type; None if the audit is not installed or has changed since."""
+    """Return a run's configuration as the audit's configuration type.
+
+    Returns None if the audit is not installed or its configuration has changed since the run.
+    """
     try:
         return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
     except (EngramError, KeyError):
@@ -180,7 +187,7 @@ def typed_config(about: Mapping[str, Any]) -> Any:
 
 
 def is_private(value: Any) -> bool:
-    """Whether some part of the value is withheld."""
+    """Return whether any part of the value is withheld."""
     return bool(Disclosure().public(value) != value)
 
 

@@ -1,4 +1,4 @@
-"""Explains why a result was or was not reused, and computes one job again without storing it."""
+"""Explain why a result was or was not reused, and recompute one job without storing it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.contract.job import Job, marks
 from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
-SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
-MAX_COMPARED = 1000  # maximum number of stored results searched for the nearest
+SHORTEST = 4  # minimum number of hexadecimal digits in a key prefix
+MAX_COMPARED = 1000  # maximum number of stored results searched for the nearest one
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
-    """Count the jobs of a run per task: planned, stored before its last start, computed by it, failed, absent now.
+    """Count the jobs of a run per task: planned, reused by its last start, computed by it, failed, and absent now.
 
-    `code` has a line for each of the user's files that has changed since.
+    `code` contains one line for each user file that has changed since the run was planned.
     """
     stored_keys = store.keys()
     tasks: dict[str, str] = {}
@@ -61,11 +61,11 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 
 
 def _code_lines(journal: Journal, stored_count: int) -> Iterator[str]:
-    """A line for each change of the user's code since a run was planned, with the number of results it costs."""
+    """Yield one line per code change since a run was planned, with the number of results that it invalidates."""
     yield from describe_accepted(journal.about())
     try:
         changes = changes_of_run(journal)
-    except EngramError as error:  # the code, or its audit, is not here
+    except EngramError as error:  # the code or its audit is not on this machine
         yield str(error)
         return
     for change in changes:
@@ -75,7 +75,7 @@ def _code_lines(journal: Journal, stored_count: int) -> Iterator[str]:
 class PlannedKeys:
     """The plans of a store's runs, each read once.
 
-    `tasks` maps every planned key to its task; `current_tasks` has only the keys of the present format.
+    `tasks` maps every planned key to its task. `current_tasks` contains only keys of the current format.
     """
 
     def __init__(self, store: Store) -> None:
@@ -84,17 +84,17 @@ class PlannedKeys:
         self.current_tasks: dict[str, str] = {}
         for journal, tasks in self._runs:
             self.tasks |= tasks
-            with suppress(StoreError):  # of a run that cannot be read
+            with suppress(StoreError):  # the run cannot be read
                 if has_current_keys(journal.about()):
                     self.current_tasks |= tasks
 
     def runs_with(self, key: str) -> list[Journal]:
-        """The runs that have planned this key."""
+        """Return the runs that planned this key."""
         return [journal for journal, tasks in self._runs if key in tasks]
 
 
 def resolve_key(store: Store, word: str) -> str:
-    """The one stored or planned key with this prefix. Raises SpecError if there is none, or several."""
+    """Return the only stored or planned key with this prefix. Raises SpecError if there is none or more than one."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
         all_keys = store.keys().union(PlannedKeys(store).tasks)
         matching_keys = sorted(key for key in all_keys if key.startswith(word))
@@ -109,7 +109,7 @@ def resolve_key(store: Store, word: str) -> str:
 
 
 def find_run_or_key(store: Store, word: str) -> Journal | str:
-    """The run of this name, or else the one key with this prefix. Raises SpecError for none or several."""
+    """Return the run with this name, or else the only key with this prefix. Raises SpecError for none or several."""
     try:
         return status.find(store, word)
     except SpecError as error:
@@ -119,7 +119,7 @@ def find_run_or_key(store: Store, word: str) -> Journal | str:
 
 
 def key(store: Store, name: str) -> dict[str, Any]:
-    """Information on a key: its record if stored, otherwise the reason and the nearest stored key."""
+    """Describe a key: its record if it is stored, otherwise why it is not, and the nearest stored key."""
     planned_keys = PlannedKeys(store)
     runs = planned_keys.runs_with(name)
     stored_keys = store.keys()
@@ -165,9 +165,9 @@ def key(store: Store, name: str) -> dict[str, Any]:
 
 
 def planned_job(store: Store, name: str) -> tuple[Job, Plan, Mapping[str, str]]:
-    """The job of a key, the plan of the newest run that has it, and the stand-in digests of accepted code.
+    """Return the job of a key, the plan of the newest run that has it, and the stand-in digests of accepted code.
 
-    Raises EngramError if the present code plans no such job.
+    Raises EngramError if the current code plans no such job.
     """
     return _newest_planned_job(store, name, PlannedKeys(store).runs_with(name))
 
@@ -186,7 +186,7 @@ def _newest_planned_job(store: Store, name: str, journals: Iterable[Journal]) ->
 
 
 def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
-    """The stored result of the same task whose config differs in the fewest fields, with those fields."""
+    """Return the stored result of the same task whose configuration differs in the fewest fields, with these fields."""
     stored_keys = store.keys()
     mark = marks(job.function)
     config = plain(job.config)
@@ -211,7 +211,7 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
 
 
 def _differences(present: Any, earlier: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Dotted path -> (here, there) of the fields in which two plain configs differ."""
+    """Yield each field in which two plain configurations differ: dotted path and (present, earlier) values."""
     if isinstance(present, Mapping) and isinstance(earlier, Mapping):
         for name in dict.fromkeys((*present, *earlier)):
             yield from _differences(present.get(name), earlier.get(name), f"{path}.{name}" if path else name)
@@ -220,7 +220,10 @@ def _differences(present: Any, earlier: Any, path: str = "") -> Iterator[tuple[s
 
 
 def _tasks(journal: Journal) -> Mapping[str, str]:
-    """The tasks of a run's planned keys; empty for a sweep, whose cells have the keys, and for an unreadable run."""
+    """Map the planned keys of a run to their tasks.
+
+    Returns an empty mapping for a sweep, whose cells have the keys, and for an unreadable run.
+    """
     try:
         if (journal.folder / "plan.json").exists():
             return journal.tasks()
@@ -230,14 +233,14 @@ def _tasks(journal: Journal) -> Mapping[str, str]:
 
 
 def rerun(store: Store, key: str) -> dict[str, Any]:
-    """Compute a planned key's table and compare it with the stored one. Exceptions of the task are passed on.
+    """Compute the table of a planned key and compare it with the stored one. Exceptions of the task are propagated.
 
-    Models are trained with the strategy named in the stored result's record.
+    Models are trained with the strategy named in the record of the stored result.
 
-    `same`: whether they are equal bit for bit, None if no result is stored; `differs`: the unequal columns.
-    Raises EngramError if an input is not stored.
+    `same` states whether the tables are equal bit for bit, or is None if no result is stored. `differs` lists the
+    unequal columns. Raises EngramError if an input is not stored.
     """
-    # One thread, as in a worker: the order of a sum affects its last bits.
+    # Use one thread, as in a worker, because the order of a sum affects its last bits.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     job, plan, stand_ins = planned_job(store, key)
     try:
@@ -270,7 +273,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 
 def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
-    """Replace digests of accepted code by the earlier ones, as in keys: tables of models name their code."""
+    """Replace digests of accepted code by the earlier ones, as in keys, because model tables name their code."""
     import pyarrow as pa
 
     for index, field in enumerate(table.schema) if stand_ins else ():
@@ -283,7 +286,7 @@ def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
 
 
 def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
-    """Replace each key of `stand_ins` by its value in the texts of a cell."""
+    """Replace each key of `stand_ins` by its value in the text of a cell."""
     if isinstance(cell, dict):
         return {name: _replace_texts(part, stand_ins) for name, part in cell.items()}
     if isinstance(cell, str):
@@ -293,7 +296,7 @@ def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
 
 
 def _strategy_of(store: Store, key: str) -> StrategyName:
-    """The strategy that computed a stored result; "auto" if its record names none."""
+    """Return the strategy that computed a stored result, or "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):
@@ -302,7 +305,7 @@ def _strategy_of(store: Store, key: str) -> StrategyName:
 
 
 def differences(table: Any, stored_table: Any) -> list[dict[str, Any]]:
-    """The columns in which two tables differ, with the number of rows and, for numbers, the largest difference."""
+    """Return the columns in which two tables differ, with the number of rows and the largest numerical difference."""
     from orchestrator.store.entry import content
 
     if content(table) == content(stored_table):

@@ -1,4 +1,4 @@
-"""Files of a store that no run needs: results that no run plans, their checkpoints, and files that were set aside."""
+"""Store files that no run needs: results that no run plans, their checkpoints, and files that were set aside."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orchestrator.store import Store
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
 KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
-NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}
+NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # no run reads them
 
 
 @dataclass(frozen=True)
 class GarbageFile:
-    """A file of the store that no run needs: its kind, its name in the store, and its size in bytes."""
+    """A store file that no run needs: its kind, its name in the store, and its size in bytes."""
 
     kind: str
     name: str
@@ -25,11 +25,12 @@ class GarbageFile:
 
 
 def find_garbage(store: Store) -> list[GarbageFile]:
-    """The files that no run of the store needs, by kind and name.
+    """List the files that no run in the store needs, by kind and name.
 
-    Files are listed before runs: a run creates its folder before it stores anything, so results that a driver stores
-    during the search are not listed. A run that starts later may reuse a listed result and lose it; its driver then
-    computes the result again. Raises EngramError if a run cannot be read, because its needs are unknown.
+    Files are listed before runs. A run creates its folder before it stores anything, so results that a driver stores
+    during the search are not listed. A run that starts later may reuse a listed result and then lose it, in which case
+    its driver computes the result again. Raises EngramError if a run cannot be read, because its needs are then
+    unknown.
     """
     files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
     needed_keys = set()
@@ -50,7 +51,7 @@ def find_garbage(store: Store) -> list[GarbageFile]:
 
 
 def _needed_keys(journal: Journal) -> Iterator[str]:
-    """The keys that a run plans, and the keys of tables that it computed without failed or unneeded jobs."""
+    """Yield the keys that a run plans, and the keys of tables that it computed without failed or unneeded jobs."""
     try:
         if "cells" in journal.about():
             return

@@ -1,4 +1,4 @@
-"""The log of a run, line by line, and the record of one of its jobs: where it ran and its output."""
+"""The log of a run, line by line, and the record of one of its jobs: where it ran and what it printed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from orchestrator.run_folder.progress import Event
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 
-UNLOGGED_EVENTS = ("stored", "ready", "running", "step")  # events without a line in the log
+UNLOGGED_EVENTS = ("stored", "ready", "running", "step")  # events that have no line in the log
 
 
 @dataclass(frozen=True)
 class JobLog:
-    """A job: its task, key and state, the runs that plan it, and the place, time and device of its last execution.
+    """A job: its task, key and state, the runs that plan it, and where and when it last ran.
 
-    `seeds` are the fields of its config named `seed`, by path. `printed` has the last lines of stdout and stderr of a
-    failed job. `lines` are the events of the job in these runs.
+    `seeds` maps the paths of configuration fields named `seed` to their values. `printed` contains the last lines of
+    stdout and stderr of a failed job. `lines` are the events of the job in these runs.
     """
 
     key: str
@@ -39,9 +39,9 @@ class JobLog:
 
 
 def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[str]:
-    """Yield a line for each event since the last start of a run or sweep; for a search, the events of its trials.
+    """Yield one line per event since the last start of a run or sweep. For a search, yield the events of its trials.
 
-    With `follow`, further lines are yielded as events occur, until no driver is left.
+    If `follow` is true, lines are yielded as events occur, until no driver is left.
     """
     first = True
     for events in status.read_events(journal, store, 1.0 if follow else None):
@@ -54,7 +54,7 @@ def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[
 
 
 def job_log(store: Store, key: str) -> JobLog:
-    """The record of a job. Raises SpecError if its key is neither planned nor stored."""
+    """Return the record of a job. Raises SpecError if its key is neither planned nor stored."""
     answer = explain.key(store, key)
     text = None
     if answer["state"] != "stored":
@@ -82,7 +82,7 @@ def _events_of(journal: Journal, key: str) -> list[Event]:
 
 
 def _seeds(config: Any, path: str = "") -> dict[str, int]:
-    """The fields named `seed` of a plain config, by their dotted path."""
+    """Return the fields named `seed` in a plain configuration, by dotted path."""
     seeds: dict[str, int] = {}
     if isinstance(config, Mapping):
         for name, value in config.items():
@@ -110,7 +110,7 @@ def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
 
 
 def _describe(event: Event) -> str:
-    """An event as text, without its time."""
+    """Describe an event without its time."""
     kind = event["event"]
     job = ""
     if "key" in event:

@@ -1,4 +1,4 @@
-"""Checks of a page and its sources against the page's seal. No network is used."""
+"""Check a page and its sources against the page's seal. No network is used."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tasks.models.custom import Named
 from tasks.question_answering.predictions import Predictions
 from tasks.worker.files import File, FileError, check_regular, expand_home, regular_bytes
 
-# The kinds that a name is parsed as, in this order: a file of any name can be any of them.
+# Kinds to try when parsing a name, in this order. A file of any name could be any of them.
 KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named, File)
-Key = tuple[str, str, str]  # the noun of an item on a page, its name, its digest
+Key = tuple[str, str, str]  # noun of an item on a page, name, digest
 State = Literal["agrees", "changed", "unchecked"]
 
 
@@ -37,7 +37,10 @@ def _key(entry: AuditedItem) -> Key:
 
 
 def _items_of_run(run: str, store: Store) -> dict[Key, PinnedItem]:
-    """The items that the run's config names, at their audited paths. Raises StoreError if it cannot be read."""
+    """Return the items named in the run's configuration, at their audited paths.
+
+    Raises StoreError if it is unreadable.
+    """
     items: dict[Key, PinnedItem] = {}
     for _, pinned_item in page_seal.pinned_items(Journal(store.folder("runs") / run)):
         named: Any = pinned_item
@@ -46,9 +49,9 @@ def _items_of_run(run: str, store: Store) -> dict[Key, PinnedItem]:
 
 
 def _find_by_name(entry: AuditedItem) -> PinnedItem | None:
-    """The item if its name locates it: an embedded or usual data set, a model of the hub's cache, a network.
+    """Return the item if its name suffices to find it: an embedded or standard data set, a cached hub model, a network.
 
-    None for an item at a path, which the page does not contain.
+    Returns None for an item at a path, because the page does not contain paths.
     """
     pinned_item = _read(entry, entry.name)
     if isinstance(pinned_item, Dataset):
@@ -63,7 +66,7 @@ def _find_by_name(entry: AuditedItem) -> PinnedItem | None:
 
 
 def _existing(file: str) -> Path:
-    """The file or folder of this path. Raises SpecError if it does not exist or cannot be read."""
+    """Return the file or folder at this path. Raises SpecError if it does not exist or cannot be read."""
     try:
         path = expand_home(file).absolute()
     except FileError as error:
@@ -80,7 +83,7 @@ def _existing(file: str) -> Path:
 
 
 def _find_at_path(entry: AuditedItem, path: Path) -> PinnedItem | None:
-    """The item at this path; None if neither the content nor the name matches."""
+    """Return the item at this path, or None if neither its content nor its name matches."""
     if entry.of_bytes and path.is_file() and _file_digest(path) == entry.digest:
         return File(str(path))
     if entry.what == Dataset.noun:
@@ -96,7 +99,7 @@ def _find_at_path(entry: AuditedItem, path: Path) -> PinnedItem | None:
 
 
 def _file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises SpecError if it cannot be read completely."""
+    """Return the SHA-256 of a file's bytes. Raises SpecError if the file cannot be read completely."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -105,14 +108,17 @@ def _file_digest(path: Path) -> str:
 
 
 def _current_digest(pinned_item: PinnedItem) -> str:
-    """The digest of the item's present content. Raises ValueError or OSError if it cannot be read."""
+    """Return the digest of the item's current content. Raises ValueError or OSError if it cannot be read."""
     unpinned: Any = replace(pinned_item, digest="")  # type: ignore[type-var]
     pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
     return str(pinned.digest)
 
 
 def _read(entry: AuditedItem, text: str) -> PinnedItem | None:
-    """The item that this text describes; None if there is none, or if its kind belongs to another package."""
+    """Parse the item that this text describes.
+
+    Returns None if there is none, or if its kind belongs to another package.
+    """
     for kind in KINDS:
         if kind.noun == entry.what:
             try:
@@ -125,18 +131,18 @@ def _read(entry: AuditedItem, text: str) -> PinnedItem | None:
 
 @dataclass(frozen=True)
 class SealCheck:
-    """The check of one item whose digest is in the page's seal."""
+    """The result of checking one item whose digest is in the page's seal."""
 
     what: str  # page, table, run, data set, model, ...
     name: str
     state: State
-    sealed: str  # the digest in the seal; empty for a file that is not in it
-    found: str  # the present digest; empty if unknown
-    note: str = ""  # the problem, or the location of the item
+    sealed: str  # digest in the seal, empty for a file that is not in it
+    found: str  # current digest, empty if unknown
+    note: str = ""  # the problem, or where the item was found
 
 
 def check_signature(path: Path, key: Path) -> SealCheck:
-    """Check that a page's signature is by this public key. Raises SpecError if the file is not a public key."""
+    """Check that a page was signed with this public key. Raises SpecError if the file is not a public key."""
     problem = signature_problem(path, key)
     return SealCheck(
         "signature", path.name + SUFFIX, "changed" if problem else "agrees", "", "", problem or f"by {key}"
@@ -153,7 +159,7 @@ class SealedPage:
 
 
 def open_page(path: Path) -> SealedPage:
-    """Raises SpecError for a page that cannot be read, and EngramError for one without a seal."""
+    """Read a page and its seal. Raises SpecError if the page cannot be read, and EngramError if it has no seal."""
     try:
         data = regular_bytes(path)
     except OSError as error:
@@ -162,13 +168,13 @@ def open_page(path: Path) -> SealedPage:
 
 
 def store_of(page: SealedPage, store_flag: str | None, default: str) -> Store | None:
-    """The first store that has the page's runs: the named one, the one that contains the page, or the default."""
+    """Return the first store with the page's runs: the one given, the one that contains the page, or the default."""
     for location in (*([store_flag] if store_flag else []), *map(str, page.path.absolute().parents[2:3]), default):
         try:
             store = None
             if is_there(location):
                 store = open_store(location, create=False)
-        except StoreError:  # not a store, such as the folder into which the page was saved
+        except StoreError:  # not a store, for example the folder where the page was saved
             continue
         if store is not None and all((store.folder("runs") / run).is_dir() for run in page.seal.runs):
             return store
@@ -178,8 +184,8 @@ def store_of(page: SealedPage, store_flag: str | None, default: str) -> Store | 
 def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[SealCheck]:
     """Check the page, its tables in the store, and its sources, at the paths in `files` or where they were audited.
 
-    With a store, all tables and items of its runs are checked, even if the seal omits some, and the page is drawn
-    again. Raises SpecError for a file that does not exist.
+    With a store, all tables and items of the page's runs are checked, even if the seal omits some, and the page is
+    redrawn. Raises SpecError for a file that does not exist.
     """
     unmatched_files = {file: _existing(file) for file in files}
     yield _page(page)
@@ -212,7 +218,7 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
 
 
 def _contents(page: SealedPage, store: Store | None) -> SealCheck:
-    """Compare the page with the page drawn again from the store."""
+    """Compare the page with the page redrawn from the store."""
     check = SealCheck("contents", page.path.name, "unchecked", "", "")
     if store is None:
         return replace(check, note="its store was not found; give it by --store")
@@ -240,7 +246,7 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
 
 
 def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
-    """The tables and items of the page's runs that its seal does not name."""
+    """Yield the tables and items of the page's runs that the seal does not list."""
     sealed_tables = {(table.run, table.name) for table in seal.tables}
     sealed_items = {_key(entry) for entry in seal.audited}
     note = "the page's seal does not name it"
@@ -259,7 +265,7 @@ def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
 
 
 def _items_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, PinnedItem], list[SealCheck]]:
-    """The items that the page's runs name, and a check for each run whose config cannot be read."""
+    """Return the items named by the page's runs, and a check for each run whose configuration cannot be read."""
     items: dict[Key, PinnedItem] = {}
     unreadable: list[SealCheck] = []
     if store is None:
@@ -302,7 +308,7 @@ def _table(table: ResultTable, store: Store | None) -> SealCheck:
 
 
 def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) -> SealCheck:
-    """The check of a table whose results have these keys and content digests now."""
+    """Check a table whose results now have these keys and content digests."""
     name = f"{table.name} of {table.run}"
     digest = page_seal.digest_of_table(contents)
     if digest == table.digest:
@@ -314,7 +320,7 @@ def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) ->
 
 
 def _check_item(entry: AuditedItem, pinned_item: PinnedItem | None, location: str = "") -> SealCheck:
-    """The check of an item found on this machine, or of None."""
+    """Check an item found on this machine. `pinned_item` is None if it was not found."""
     if pinned_item is None:
         note = "its location is unknown; give it by --file"
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)

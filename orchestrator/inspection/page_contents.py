@@ -1,7 +1,7 @@
-"""Compares a page with the page drawn again from its store.
+"""Compare a page with the page redrawn from its store.
 
-The same version draws the same page from the same results, byte for byte. Only three parts may differ: the name of the
-page's file, the sizes and dates of the audited files, and the last digits of a drawing's coordinates, which processors
+The same version draws the same page from the same results, byte for byte. Only three parts may differ: the file name of
+the page, the sizes and dates of the audited files, and the last digits of the coordinates in a figure, which processors
 round differently.
 """
 
@@ -13,7 +13,7 @@ from orchestrator.inspection.page_seal import ZEROS
 from orchestrator.quantities import printable
 
 VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
-# The parts that may differ, each limited so that no sentence fits into it.
+# Parts that may differ, each limited so that no sentence fits into it.
 SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
 DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'
 VARYING_PARTS = {
@@ -24,18 +24,18 @@ VARYING_PARTS = {
 DRAWING = re.compile(rb"<svg\b.*?</svg>", re.DOTALL)
 GEOMETRY = re.compile(rb'(?<= )(?:d|[xy][12]?|c[xy]|r[xy]?|points|width|height|transform|viewBox)="[^"<>]*"')
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e-?\d+)?")
-ROUNDING = 0.05  # units of a drawing
-EXCERPT_LENGTH = 60  # characters of a difference
+ROUNDING = 0.05  # tolerance, in units of the figure
+EXCERPT_LENGTH = 60  # characters shown of a difference
 
 
 def version_of(page: bytes) -> str:
-    """The version of Engram that wrote the page, as the page states it; empty if it states none."""
+    """Return the Engram version that the page says it was written by. Returns an empty string if it states none."""
     match = VERSION.search(page)
     return match[1].decode() if match else ""
 
 
 def first_difference(page: bytes, page_digest: str, drawn_page: bytes, drawn_digest: str) -> str | None:
-    """The first difference between a page and the page drawn from its store; None if they agree.
+    """Describe the first difference between a page and the page drawn from its store. Returns None if they agree.
 
     The digests are those in the seals of the two pages.
     """
@@ -50,7 +50,7 @@ def first_difference(page: bytes, page_digest: str, drawn_page: bytes, drawn_dig
 
 
 def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
-    """The page without the parts that may differ, and the coordinates of its drawings."""
+    """Return the page without the parts that may differ, and the coordinates in its figures."""
     text = page.replace(digest.encode(), ZEROS.encode())
     for pattern, replacement in VARYING_PARTS.items():
         text = re.sub(pattern, replacement, text)
@@ -67,7 +67,7 @@ def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
 
 
 def _excerpt(page_text: bytes, drawn_text: bytes) -> str:
-    """The two texts at their first difference."""
+    """Quote the two texts at their first difference."""
     first = next(
         (
             index

@@ -1,9 +1,9 @@
-"""The seal of a page: the digests of the page and of its sources, written into the page.
+"""The seal of a page: the digests of the page and of its sources, embedded in the page.
 
     <template id="engram-seal">{"engram seal": 1, "page": DIGEST, "audited": [...], "tables": [...]}</template>
 
-Browsers do not show the content of a template. The page's digest is the SHA-256 of the file's bytes with zeros in place
-of the digest itself, so that any tool can compute it:
+Browsers do not display the content of a template. The digest of the page is the SHA-256 of the file's bytes with zeros
+in place of the digest itself, so that any tool can compute it:
 
     sed "s/$DIGEST/$(printf '%064d' 0)/g" report.html | sha256sum
 
@@ -37,11 +37,11 @@ from tasks.datasets.places import find
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 
-PinnedItem = Dataset | Pinnable  # an item of a config that enters keys by its content
+PinnedItem = Dataset | Pinnable  # a configuration item that enters keys by its content
 FORMAT = "engram seal"
 VERSION = 1
 ZEROS = "0" * 64
-# The two occurrences of the page's digest. Texts on a page are escaped, so that no text can contain either.
+# The two places where the page's digest occurs. Text on a page is escaped, so it cannot contain either of them.
 SHOWN_DIGEST = '<code class="digest" id="digest-of-page">{}</code>'
 SEALED_DIGEST = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
@@ -52,14 +52,14 @@ PAGE_LINK = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link 
 
 @dataclass(frozen=True)
 class AuditedItem:
-    """A data set, model or file that a run's config names.
+    """A data set, model or file that a run's configuration names.
 
-    digest: SHA-256 (hex); with `of_bytes` of the bytes of its single file, as `sha256sum` prints it, otherwise of the
-    content of all its files, in the way that its kind defines.
-    size, modified: the bytes of its files, and the time of the newest change (ISO 8601, UTC); None if the audited files
-        are no longer on this machine.
-    embedded: it is part of the installation, so its date has no meaning.
-    fields: the config's fields that name it.
+    digest: SHA-256 (hex). If `of_bytes` is true, of the bytes of its single file, as printed by `sha256sum`. Otherwise
+        of the content of all its files, as defined by its kind.
+    size, modified: the total size of its files in bytes, and the time of the newest change (ISO 8601, UTC). None if the
+        audited files are no longer on this machine.
+    embedded: whether it is part of the installation, in which case its date has no meaning.
+    fields: the configuration fields that name it.
     """
 
     what: str  # data set, model, file, ...
@@ -76,9 +76,9 @@ class AuditedItem:
 class ResultTable:
     """A table of a run, from the results stored so far.
 
-    digest: SHA-256 over a line `KEY CONTENT` for each of its stored results, in the order of the plan, where CONTENT is
-    the digest of the result's schema and values (`orchestrator.store.entry`).
-    finished: the time when the newest result was stored (ISO 8601, UTC); empty if no result is stored.
+    digest: SHA-256 over one line `KEY CONTENT` per stored result, in the order of the plan, where CONTENT is the digest
+        of the result's schema and values (`orchestrator.store.entry`).
+    finished: the time when the newest result was stored (ISO 8601, UTC), or an empty string if no result is stored.
     """
 
     run: str
@@ -90,9 +90,9 @@ class ResultTable:
 
 
 def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
-    """The items that the config of a run, or of a sweep's cells, names: each once, in the order of the fields.
+    """Return the distinct items named in the configuration of a run, or of a sweep's cells, in field order.
 
-    Empty if the audit is no longer installed.
+    Returns an empty list if the audit is no longer installed.
     """
     cached_digests = store.digests()
     items: dict[tuple[str, str, str], AuditedItem] = {}
@@ -108,7 +108,10 @@ def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
 
 
 def pinned_items(journal: Journal) -> Iterator[tuple[str, PinnedItem]]:
-    """The pinned items of the config of the run, or of a sweep's cells, each with its field. Not for display."""
+    """Yield the pinned items in the configuration of a run, or of a sweep's cells, with their fields.
+
+    Not for display.
+    """
     for run in journal.parts():
         for field, part in walk(typed_config(Journal(run.folder).about())):
             if isinstance(part, PinnedItem) and getattr(part, "digest", None):
@@ -116,19 +119,19 @@ def pinned_items(journal: Journal) -> Iterator[tuple[str, PinnedItem]]:
 
 
 def public_name(pinned_item: PinnedItem) -> str:
-    """The item's public name: without folders and digest."""
+    """Return the public name of an item, without folders and digest."""
     public_item: Any = pinned_item.named() if hasattr(pinned_item, "named") else pinned_item
     return str(public_item).removesuffix(f"@{getattr(public_item, 'digest', '')}")
 
 
 def noun(pinned_item: PinnedItem) -> str:
-    """The noun for the item on pages."""
-    declared_noun: str | None = getattr(pinned_item, "noun", None)  # another package's kind may lack it
+    """Return the noun used for the item on pages."""
+    declared_noun: str | None = getattr(pinned_item, "noun", None)  # kinds from other packages may lack it
     return declared_noun or type(pinned_item).__name__.lower()
 
 
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
-    """The tables of the run or of all cells of a sweep, each summary first; a search's trials come before all."""
+    """Return the tables of a run, or of all cells of a sweep, each summary first. A search's trials come before all."""
     search_tables = []
     if search_results.is_search(journal.about()):
         search_tables = [_trials(journal)]
@@ -136,14 +139,14 @@ def tables(journal: Journal, store: Store) -> list[ResultTable]:
 
 
 def trials_content(journal: Journal) -> tuple[str, str]:
-    """The name and content digest of a search's table of trials, from which its page is drawn."""
+    """Return the name and content digest of a search's trials table, from which its page is drawn."""
     return search_results.TRIALS, content(
         search_results.read_search(Journal(journal.folder)).table(search_results.TRIALS)
     )
 
 
 def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
-    """The digest of a table whose results have these keys and content digests."""
+    """Return the digest of a table whose results have these keys and content digests."""
     return hashlib.sha256("".join(f"{key} {content}\n" for key, content in contents).encode()).hexdigest()
 
 
@@ -165,7 +168,7 @@ def _audited_item(field: str, pinned_item: Any, cached_digests: MutableMapping[s
 
 
 def _unchanged_files(pinned_item: PinnedItem, cached_digests: MutableMapping[str, str]) -> tuple[Path, ...]:
-    """The files of an item if they still have its content; for a data set, only if its digest is cached."""
+    """Return the files of an item if their content is unchanged. For a data set, this requires a cached digest."""
     try:
         if isinstance(pinned_item, Dataset):
             source = find(pinned_item.name)[1]
@@ -215,7 +218,7 @@ class Unsealed(EngramError):
 
 @dataclass(frozen=True)
 class Seal:
-    """The content of a seal: the page's digest, the runs that it shows, and their sources."""
+    """The content of a seal: the digest of the page, the runs that it shows, and their sources."""
 
     page: str
     runs: tuple[str, ...]
@@ -224,7 +227,7 @@ class Seal:
 
 
 def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequence[ResultTable]) -> str:
-    """The seal's element for a page before `seal_page`, with zeros as the page's digest."""
+    """Return the seal element for a page that `seal_page` has not processed yet. The page's digest is all zeros."""
     value = {
         FORMAT: VERSION,
         "page": ZEROS,
@@ -233,13 +236,13 @@ def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequenc
         "tables": [dataclasses.asdict(table) for table in tables],
     }
     text = json.dumps(value)
-    for character in "&<>":  # so that the element's text is valid JSON
+    for character in "&<>":  # so that the text of the element is valid JSON
         text = text.replace(character, f"\\u{ord(character):04x}")
     return f'<template id="engram-seal">{text}</template>'
 
 
 def seal_page(page: str) -> str:
-    """The page with its digest in place of the zeros, in its seal and where it is shown (`SHOWN_DIGEST`)."""
+    """Replace the zeros by the page's digest, in its seal and where the digest is displayed (`SHOWN_DIGEST`)."""
     digest = hashlib.sha256(page.encode()).hexdigest()
     for pattern in (SHOWN_DIGEST, SEALED_DIGEST):
         page = page.replace(pattern.format(ZEROS), pattern.format(digest))
@@ -247,12 +250,12 @@ def seal_page(page: str) -> str:
 
 
 def digest_of_page(page: bytes, sealed: str) -> str:
-    """The digest of a page that contains the digest `sealed`."""
+    """Return the digest of a page that contains the digest `sealed`."""
     return hashlib.sha256(page.replace(sealed.encode(), ZEROS.encode())).hexdigest()
 
 
 def make_standalone(page: bytes) -> bytes:
-    """The page without links to the pages of other runs, with a new seal."""
+    """Return the page without links to the pages of other runs, and with a new seal."""
     plain = PAGE_LINK.sub(rb"\1", page)
     if plain == page:
         return page
@@ -260,7 +263,7 @@ def make_standalone(page: bytes) -> bytes:
 
 
 def read(page: bytes, name: str) -> Seal:
-    """The seal in a page's bytes. Raises Unsealed if there is none or it cannot be read."""
+    """Read the seal in a page's bytes. Raises Unsealed if there is none or if it cannot be read."""
     elements = ELEMENT.findall(page)
     if not elements:
         raise Unsealed(
@@ -283,7 +286,7 @@ def read(page: bytes, name: str) -> Seal:
 
 
 def _entry(kind: Any, value: Mapping[str, Any]) -> Any:
-    """An entry of the seal. Raises ValueError, TypeError or KeyError if its fields do not match its kind."""
+    """Parse a seal entry. Raises ValueError, TypeError or KeyError if its fields do not match its kind."""
     fields = dict(value)
     _digest(fields["digest"])
     if "run" in fields:
@@ -296,7 +299,7 @@ def _entry(kind: Any, value: Mapping[str, Any]) -> Any:
 
 
 def _run(value: Any) -> str:
-    """The name of a run, which is part of a path."""
+    """Validate the name of a run, which becomes part of a path."""
     if not isinstance(value, str) or not RUN.fullmatch(value):
         raise ValueError(f"{value!r} in it is not the name of a run")
     return value

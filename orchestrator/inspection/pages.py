@@ -1,7 +1,7 @@
-"""The page of a run or sweep, written by the entry point of the group `engram.reports`.
+"""The page of a run or sweep, written by an entry point in the group `engram.reports`.
 
-A drawer is `draw(store, run, folder, show_images)`: it writes `report.html` and its figures into the run's folder.
-`compare` is `draw(store, runs, path)`, and `live` serves pages of unfinished runs.
+The entry point `run` is called as `draw(store, run, folder, show_images)` and writes `report.html` and its figures to
+the run's folder. `comparison` is called as `draw(store, runs, path)`, and `live` serves the pages of unfinished runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from orchestrator.store import Store, atomic_write, list_once
 
 GROUP = "engram.reports"
 PAGE = "report.html"
-# The page with the user's own images is a separate file, so that the other page may be shared.
+# The page that shows the user's own images is a separate file, so that the other page can be shared.
 PRIVATE_PAGE = "report-with-images.html"
-FIGURES = "figures"  # the folder next to the page
+FIGURES = "figures"  # folder next to the page
 BROWSER = "ENGRAM_BROWSER"
-# Program names of Chromium and browsers based on it; no other browser prints without a window.
+# Program names of Chromium and Chromium-based browsers. No other browser can print without a window.
 NAMES = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     *("microsoft-edge", "microsoft-edge-stable", "msedge"),
@@ -35,7 +35,7 @@ NAMES = (
 FLAGS = (
     "--headless",
     "--disable-gpu",
-    "--disable-dev-shm-usage",  # a container's /dev/shm is small
+    "--disable-dev-shm-usage",  # /dev/shm is small in containers
     "--no-first-run",
     "--disable-extensions",
     "--disable-sync",
@@ -49,14 +49,14 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class DrawnFigure:
-    """A figure of a page as a separate file; notebooks display it."""
+    """A figure of a page as a separate file. Notebooks display it."""
 
     name: str
     path: Path
 
     @property
     def svg(self) -> str:
-        """The drawing, an `<svg>` element. Raises OSError if its file no longer exists."""
+        """The figure as an `<svg>` element. Raises OSError if its file no longer exists."""
         return self.path.read_text(encoding="utf-8")
 
     def _repr_svg_(self) -> str:
@@ -64,13 +64,13 @@ class DrawnFigure:
 
 
 def page(folder: Path) -> Path | None:
-    """The page in a run's folder; None if it has not been drawn."""
+    """Return the page in a run's folder, or None if it has not been drawn."""
     path = folder / PAGE
     return path if path.is_file() else None
 
 
 def draw(store: Store, run: str, show_images: bool = False) -> Path:
-    """Write the page of a run or sweep, complete or not; return its path.
+    """Write the page of a run or sweep, which may be incomplete, and return its path.
 
     Raises EngramError if no package that draws pages is installed, or if the page cannot be drawn or written.
     """
@@ -80,7 +80,7 @@ def draw(store: Store, run: str, show_images: bool = False) -> Path:
 
 
 def figures(folder: Path) -> dict[str, DrawnFigure]:
-    """The figures that were drawn with the page in a run's folder, by name."""
+    """Return the figures drawn with the page in a run's folder, by name."""
     result = {}
     for path in sorted((folder / FIGURES).glob("*.svg")):
         result[path.stem] = DrawnFigure(path.stem, path)
@@ -88,7 +88,7 @@ def figures(folder: Path) -> dict[str, DrawnFigure]:
 
 
 def figure(folder: Path, name: str) -> DrawnFigure:
-    """The figure of this name. Raises SpecError if there is none."""
+    """Return the figure with this name. Raises SpecError if there is none."""
     drawn_figures = figures(folder)
     if name not in drawn_figures:
         available = "it has none yet"
@@ -99,12 +99,12 @@ def figure(folder: Path, name: str) -> DrawnFigure:
 
 
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
-    """Draw the comparison of two runs into this file. Raises EngramError as `draw` does."""
+    """Draw the comparison of two runs to this file. Raises EngramError as `draw` does."""
     _call("comparison", path, store, runs, path)
 
 
 def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
-    """The page of a run, or of two side by side, as it would be written now; nothing is written to the store.
+    """Draw the page of a run, or of two runs side by side, and return its bytes without writing to the store.
 
     Raises EngramError as `draw` does.
     """
@@ -121,9 +121,9 @@ def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
 
 
 def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> AbstractContextManager[str]:
-    """Serve the pages of running runs; yields their address, at the first free port, starting with `first`.
+    """Serve the pages of running runs at the first free port, starting with `first`. Yields their address.
 
-    `link` returns MLflow's page of the run in a folder. Raises EngramError as `draw` does.
+    `link` returns the MLflow page of the run in a folder. Raises EngramError as `draw` does.
     """
     server: AbstractContextManager[str] = _drawer("live")(store, first, link)
     return server
@@ -148,7 +148,7 @@ def _call(name: str, path: Path, *arguments: Any) -> None:
     except OSError as error:
         path_in_error = error.filename or path
         raise EngramError(f"the report cannot be written: {path_in_error}: {error.strerror or error}") from error
-    except Exception as error:  # the drawer belongs to another package and must not make the run fail
+    except Exception as error:  # drawers belong to another package and must not make the run fail
         line = " ".join(str(error).split())
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error
 
@@ -162,16 +162,16 @@ def check_pdf(store: Store, run: str) -> None:
 
 
 def print_pdf(page: Path) -> Path:
-    """Print a page to a PDF file next to it; return the path of this file.
+    """Print a page to a PDF file next to it and return the path of this file.
 
-    Raises EngramError if no browser is found, or if it does not print.
+    Raises EngramError if no browser is found or if printing fails.
     """
     program = browser()
     path = page.with_suffix(".pdf")
     with tempfile.TemporaryDirectory(prefix="engram-pdf-", ignore_cleanup_errors=True) as folder:
         printed = Path(folder) / "page.pdf"
         command = [program, *FLAGS, f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}"]
-        # Chromium refuses to run as root inside its sandbox; the page is our own and contains no script.
+        # Chromium refuses to run as root inside its sandbox. The page is Engram's own and contains no scripts.
         if os.geteuid() == 0:
             command += ["--no-sandbox"]
         try:
@@ -197,7 +197,7 @@ def print_pdf(page: Path) -> Path:
 
 
 def browser() -> str:
-    """The program that prints: the one named by ENGRAM_BROWSER, else the first one on PATH.
+    """Return the browser used for printing: the one named by ENGRAM_BROWSER, else the first one on PATH.
 
     Raises EngramError if there is none.
     """

@@ -49,12 +49,12 @@ from tasks.datasets.places import use_outlines
 def preview(spec: Spec) -> dict[str, Any]:
     """Count the jobs per task (planned, stored, missing), estimate the time of the missing ones, and list the cells.
 
-    `expected_seconds` is None if a part of the plan resembles nothing that was ever timed, which `unknown` then names;
-    the time is between `seconds_low` and `seconds_high`, as far as these are known. All numbers refer to `cells`;
-    `left_out` are the cells of the preset whose data are missing. `classes` explains the class numbers of the settings.
-    `code_changes` lists files of the user's code that changed since an earlier run, and the cost of each change.
-    `warnings` has one line for each setting without effect, each peculiarity of the data, and each cell that cannot
-    answer *not detected*. `power` states the power of the audit, cell by cell. Does not create a store.
+    `expected_seconds` is None if part of the plan is unlike anything ever timed, in which case `unknown` lists its
+    tasks. The time is between `seconds_low` and `seconds_high`, if these are known. All numbers refer to `cells`.
+    `left_out` lists the preset cells whose data are missing. `classes` explains the class numbers in the settings.
+    `code_changes` lists user files that changed since an earlier run and the cost of each change. `warnings` contains
+    one line for each setting without effect, each peculiarity of the data, and each cell that cannot answer *not
+    detected*. `power` states the power of the audit, cell by cell. Does not create a store.
     """
     location = store_location(spec.store)
     cells = resolve_cells(spec)
@@ -124,7 +124,7 @@ def preview(spec: Spec) -> dict[str, Any]:
 
 
 def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The power of the cells' audits, each statement once, as numbers and as a line."""
+    """Return the distinct statements about the power of the cells' audits, as numbers and as text."""
     statements: dict[str, dict[str, Any]] = {}
     for cell in cells:
         for power in audits.find(cell.audit).audit.describe_power(cell.config):
@@ -133,7 +133,7 @@ def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
-    """The warnings about cells that cannot answer *not detected*, with a remedy, each line once."""
+    """Return the distinct warnings about cells that cannot answer *not detected*, each with a remedy."""
     lines: dict[str, None] = {}
     for cell in cells:
         lines |= dict.fromkeys(audits.find(cell.audit).audit.warn_of_power(cell.config))
@@ -143,7 +143,7 @@ def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
 def _expected_looks(
     store: Store | None, names: Sequence[str], cells: Sequence[Cell], plans: Sequence[Plan]
 ) -> list[int]:
-    """The number of each run's look at its question; 1 without a store."""
+    """Return how many times each run's question will have been examined. Without a store, this is 1."""
     if store is None:
         return [1] * len(names)
     runs = store.folder("runs")
@@ -155,7 +155,7 @@ def _expected_looks(
 
 
 def _describe_looks(names: Sequence[str], looks: Sequence[int]) -> Iterator[str]:
-    """A line for each run that is a second or later look."""
+    """Yield one line for each run that is a second or later look at its question."""
     for name, look in zip(names, looks, strict=True):
         if look > 1:
             yield (
@@ -172,20 +172,20 @@ def _cost(
     keys: Set[str],
     describe_seconds: Callable[[Plan, Sequence[str]], str],
 ) -> dict[str, Any]:
-    """The cost of a change of code: the stored jobs of the earlier code that are computed again, and their time."""
+    """Return the cost of a code change: how many stored jobs would be computed again, and how long this takes."""
     earlier_plans: list[Plan] = []
     lost_keys: list[str] = []
     for cell, plan in zip(cells, plans, strict=True):
         earlier_plan = plan_of(code_changes.accept(replace(cell, stand_ins={}, accepted=()), [change]))
         earlier_plans.append(earlier_plan)
-        # Both plans have the same jobs in the same order, under other keys.
+        # Both plans have the same jobs in the same order, under different keys.
         pairs = zip(earlier_plan.jobs, plan.jobs, strict=False)
         lost_keys += [old for old, new in pairs if old in keys and new not in keys]
     if any(entry["code"] == change.code for cell in cells for entry in cell.accepted):
         effect = "accepted as equivalent: its results are reused"
     elif lost_keys:
         jobs = sum(len(plan.jobs) for plan in plans)
-        seconds = describe_seconds(Plan.union(earlier_plans), lost_keys)  # of the earlier code, which was timed
+        seconds = describe_seconds(Plan.union(earlier_plans), lost_keys)  # for the earlier code, which has timings
         effect = (
             f"{len(lost_keys)} of {jobs} jobs would be computed again ({seconds}); --same-code reuses the stored "
             "results"
@@ -198,14 +198,14 @@ def _cost(
 def _price_of(
     plan: Plan, missing_keys: Iterable[str], store: Store | None, address: str | None, gpu_setting: GpusName = "auto"
 ) -> Price:
-    """The time of a plan's missing jobs on this machine, from timings in the store if it has some."""
+    """Estimate the time of a plan's missing jobs on this machine, from timings in the store if there are any."""
     if store is None:
         timings = {}
     else:
         timings = other_runs.mean_seconds(store.folder("runs"))
 
     def speed_folder() -> Path | None:
-        """The folder of machines' speeds; None if the store cannot be written."""
+        """Return the folder that stores machine speeds, or None if the store is not writable."""
         try:
             if store is None:
                 return None
@@ -219,7 +219,7 @@ def _price_of(
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:
-    """A price as numbers and as text."""
+    """Return a price as numbers and as text."""
     low, high = price.bounds
     return {
         "expected_seconds": None if price.unknown else price.here.expected,
@@ -231,7 +231,7 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
 
 
 def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
-    """The number of this machine's GPUs that calls can use; 0 if `gpu_setting` is none."""
+    """Return the number of GPUs on this machine that calls can use. Returns 0 if `gpu_setting` is `none`."""
     if gpu_setting == "none":
         return 0
     if address == "none":
@@ -240,9 +240,9 @@ def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
 
 
 def slots_at(address: str | None) -> int:
-    """The number of simultaneous calls: one in this process, else one per processor of this machine.
+    """Return the number of simultaneous calls: 1 in this process, otherwise one per processor of this machine.
 
-    A remote cluster is not queried: a preview connects to nothing.
+    A remote cluster is not queried, because a preview opens no connections.
     """
     if address == "none":
         return 1
@@ -255,11 +255,11 @@ def slots_at(address: str | None) -> int:
 class DescribedPreset:
     """A preset of an audit.
 
-    `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` maps each
-    data set, and every other missing item, to its availability; `extras` maps each additional package to whether it is
+    `settings` lists the fields, in command-line syntax, in which its cells differ from the defaults. `data` maps each
+    data set, and every other missing item, to its availability. `extras` maps each additional package to whether it is
     installed. `links` counts the parts that trainings are divided into, each of which continues the previous one.
-    `jobs`, `trainings`, `links` and `price` (`preview.shape_of`) are None if data are missing of which more than the
-    published size must be known.
+    `jobs`, `trainings`, `links` and `price` are None if data are missing and planning needs to know more about them
+    than the published size.
     """
 
     name: str
@@ -277,7 +277,10 @@ class DescribedPreset:
 def described_presets(
     entry: RegisteredAudit, store: Store | None, names: tuple[str, ...] = ()
 ) -> Iterator[DescribedPreset]:
-    """The audit's presets, all or by name, with times estimated from the store's timings if a store is given."""
+    """Yield the audit's presets, or only those in `names`.
+
+    If a store is given, times are estimated from its timings.
+    """
     cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
     for name in names or tuple(entry.audit.presets):
         yield _describe_preset(entry, name, store, cached_digests)
@@ -297,7 +300,7 @@ def _describe_preset(
     has_all_data = all(data.values())
     with nullcontext() if has_all_data else use_outlines():
         try:
-            # Stand-ins for missing data must not enter the cache.
+            # Placeholders for missing data must not enter the cache.
             pinned_cells = pin_cells(
                 [Cell(entry.name, cell, name) for cell in cells], cached_digests if has_all_data else {**cached_digests}
             )
@@ -318,12 +321,12 @@ def _describe_preset(
 
 
 def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
-    """Each package and whether it is installed."""
+    """Map each package to whether it is installed."""
     return {extra.package: extra.is_installed for extra in dict.fromkeys(extras)}
 
 
 def _required_data(config: Any, cached_digests: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Every data set of the config with its availability, and every other missing item."""
+    """Yield every data set in the configuration with its availability, and every other missing item."""
     for _, part in walk(config):
         if not isinstance(part, Dataset | Pinnable):
             continue
@@ -337,7 +340,7 @@ def _required_data(config: Any, cached_digests: MutableMapping[str, str]) -> Ite
 
 
 def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
-    """The fields in which any cell differs from the defaults, by dotted paths, with their values in the cells."""
+    """Map each field in which any cell differs from the defaults, by dotted path, to its values in the cells."""
     try:
         default = audit.config()
     except (TypeError, ValueError):
@@ -348,7 +351,7 @@ def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _values_at(cells: Iterable[Any], path: str) -> Iterator[str]:
-    """The values of a field as text, in the cells that have it."""
+    """Yield the values of a field as text, for the cells that have it."""
     for cell in cells:
         value = cell
         for name in path.split("."):

@@ -1,4 +1,4 @@
-"""Writes an audit's probes to a folder: the images, records or questions that an external model evaluates.
+"""Write an audit's probes to a folder: the images, records or questions that an external model evaluates.
 
 For images, the model returns outputs or embeddings.
 """
@@ -30,16 +30,16 @@ from tasks.external.bound_draw import Draw
 
 
 def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str | None = None) -> dict[str, Any]:
-    """Write the audit's probes (images, records or questions) to this folder; return their number by set.
+    """Write the audit's probes (images, records or questions) to this folder and return their number per set.
 
     If only the auditor may identify the probes, a key file is written next to the folder: `key` is its path,
-    `commitment` its SHA-256, which the owner receives, `split` the file with the origin of the probes, if there is one,
-    and `warning` a remark to read before the folder is sent. A nonce binds the draw; `settings` are the settings that
-    give a run the same nonce.
+    `commitment` its SHA-256, which the owner receives, `split` the file that states where the probes come from, if
+    there is one, and `warning` a note to read before sending the folder. A nonce binds the draw, and `settings` are the
+    settings that give a run the same nonce.
 
-    Raises SpecError for an audit without probes, if the specification has more than one config, and for a nonce without
-    effect; EngramError if data are missing or the folder cannot be written. A store is only read for cached digests of
-    data sets.
+    Raises SpecError for an audit without probes, for a specification with more than one configuration, and for a nonce
+    without effect. Raises EngramError if data are missing or the folder cannot be written. A store is read only for its
+    cached data set digests.
     """
     handout = _handout(spec)
     config = _pin_config(spec, handout)
@@ -64,7 +64,7 @@ def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str |
             commitment = data_split.commitment
         kind, table = _write_probes(folder, sets, commitment, draw, handout.columns)
         write_private(private_files)
-    except DatasetError as error:  # data removed since it was pinned; a folder with other content
+    except DatasetError as error:  # data removed since it was pinned, or a folder with other content
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{spec.audit}: {error}") from None
@@ -87,7 +87,7 @@ def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str |
 class Commitment:
     """A commitment, sent before anyone chooses a nonce, and the configuration that it covers.
 
-    A reader computes the commitment from the configuration and the secret.
+    A reader can compute the commitment from the configuration and the secret.
     """
 
     commitment: str
@@ -95,9 +95,9 @@ class Commitment:
 
 
 def commit_draw(spec: Spec) -> Commitment:
-    """The commitment to the configuration and the secret.
+    """Return the commitment to the configuration and the secret.
 
-    Raises SpecError for an audit without a secret draw and if the secret is empty, and the errors of `hand_out`.
+    Raises SpecError for an audit without a secret draw and for an empty secret, and the errors of `hand_out`.
     """
     handout = _handout(spec)
     draw = _draw(spec, handout, _pin_config(spec, handout))
@@ -118,7 +118,7 @@ def _commit_to(draw: Draw, handout: Handout) -> str:
 
 
 def _name_nonce(spec: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:
-    """The settings of a draw that is bound by this nonce, by their paths in the config."""
+    """Return the settings of a draw that is bound by this nonce, by configuration path."""
     if not nonce:
         raise SpecError("--nonce is empty; it must be the text that the owner chose after receiving the commitment")
     commitment = _commit_to(_draw(spec, handout, config), handout)
@@ -135,7 +135,10 @@ def _handout(spec: Spec) -> Handout:
 
 
 def _pin_config(spec: Spec, handout: Handout) -> Any:
-    """The config of the probes, with its data pinned. Raises SpecError if there are several configs."""
+    """Return the configuration of the probes with its data pinned.
+
+    Raises SpecError if there are several configurations.
+    """
     cells = resolve_cells(spec)
     if len(cells) > 1:
         fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
@@ -149,7 +152,7 @@ def _pin_config(spec: Spec, handout: Handout) -> Any:
 def _write_probes(
     folder: Path, sets: list[tuple[str, Any]], commitment: str, draw: Draw | None, columns: str
 ) -> tuple[str, pa.Table]:
-    """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
+    """Write the probes. Returns their kind, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
     from tasks.external.handout import ToEmbed, write_pictures, write_to_embed
     from tasks.external.text_handout import write_questions, write_records

@@ -41,19 +41,19 @@ T = TypeVar("T")
 class Rows:
     """A table with the rows stored so far.
 
-    A sweep's table begins with columns for the run and setting of the cell. `varied` are the columns that distinguish
-    the cells; `redundant_columns` vary together with these or repeat others.
+    The table of a sweep begins with columns for the run and the setting of each cell. `varied` lists the columns that
+    distinguish the cells. `redundant_columns` lists columns that vary together with these or repeat other columns.
     """
 
     table: pa.Table
-    planned_count: int  # results behind it
+    planned_count: int  # number of planned results behind the table
     absent: int
     varied: tuple[str, ...] = ()
     redundant_columns: tuple[str, ...] = ()
 
 
 def read(journal: Journal, store: Store, name: str) -> Rows:
-    """The rows of one of the run's tables; for a sweep, of all cells that have the table.
+    """Return the rows of one of the run's tables. For a sweep, return the rows of all cells that have the table.
 
     A search is a sweep of its trials, with the additional tables `trials` and `front`. Raises SpecError for a table
     that neither the run nor any cell of the sweep has.
@@ -86,7 +86,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     else:
         table = pa.table({})
     distinguishing_fields = {"run", *resolve.distinguishing_fields(list(settings.values()))}
-    column_names = list(zip(columns, table.schema.names, strict=False))  # a column's name may differ from its field's
+    column_names = list(zip(columns, table.schema.names, strict=False))  # a column name may differ from the field name
     return Rows(
         table=table,
         planned_count=sum(rows.planned_count for rows in by_cell.values()),
@@ -97,7 +97,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def export(journal: Journal, store: Store, name: str) -> Rows:
-    """The table of `read` for users, with the run and a summary's settings as columns."""
+    """Return the table of `read` in the form shown to users, with the run and the settings of a summary as columns."""
     if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
         return trials(search, name)
     rows = read(journal, store, name)
@@ -113,7 +113,7 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def trials(search: SearchResults, name: str) -> Rows:
-    """A table of a search for users, with a column for each choice."""
+    """Return a table of a search in the form shown to users, with one column per choice."""
     rows = _trials(search, name)
     return replace(
         rows, table=tables.flatten_settings(rows.table), redundant_columns=(search_results.SEARCH, tables.SETTING)
@@ -121,7 +121,7 @@ def trials(search: SearchResults, name: str) -> Rows:
 
 
 def summary(journal: Journal, store: Store) -> Rows:
-    """The summary; empty if all tables that it summarises failed and were tolerated."""
+    """Return the summary. It is empty if all tables that it summarises failed and the failures were tolerated."""
     try:
         return read(journal, store, "summary")
     except SpecError:
@@ -129,18 +129,19 @@ def summary(journal: Journal, store: Store) -> Rows:
 
 
 def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
-    """The runs of a sweep, each with its setting; empty for a single run."""
+    """Return the runs of a sweep with their settings. Returns an empty dict for a single run."""
     about = journal.about()
     runs = about.get("cells", [])
-    # Older sweeps stored the settings only in their cells.
+    # Older sweeps stored settings only in their cells.
     settings = about.get("settings") or [journal.sibling(run).about().get("setting") for run in runs]
     return {run: setting or {} for run, setting in zip(runs, settings, strict=True)}
 
 
 def answer(journal: Journal, store: Store) -> Verdict | None:
-    """The audit's verdict; None if its summary is not stored yet, or if the audit has no verdicts or is not installed.
+    """Return the audit's verdict.
 
-    Also None for a sweep, whose cells have answers. Raises EngramError if the audit does not declare the answer.
+    Returns None if the summary is not stored yet, if the audit has no verdicts or is not installed, and for a sweep,
+    whose cells have the answers. Raises EngramError if the audit does not declare the answer.
     """
     circumstances = _read_circumstances(journal)
     return _judge_run(
@@ -149,7 +150,7 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 
 def effect_unit(journal: Journal) -> str:
-    """The unit of the number by which runs of its audit are compared; empty if the audit declares none."""
+    """Return the unit of the number used to compare runs of the audit. Returns an empty string if it declares none."""
     registered = audits.find_installed(journal.about()["audit"])
     if registered is None:
         effect = None
@@ -159,9 +160,9 @@ def effect_unit(journal: Journal) -> str:
 
 
 def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
-    """The row of the summary by which runs of its audit are compared; None without one, and for a sweep.
+    """Return the summary row used to compare runs of the audit. Returns None if there is none, and for a sweep.
 
-    If the audit is no longer installed, or has changed since, it is the summary's first row.
+    If the audit is no longer installed, or its configuration has changed since the run, this is the first summary row.
     """
     about = journal.about()
     if "cells" in about:
@@ -178,7 +179,7 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
 
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:
-    """The answer for readers without a machine-learning background; None without a verdict."""
+    """Return the answer for readers without a machine-learning background, or None without a verdict."""
 
     def read_if_there(name: str) -> pa.Table:
         try:
@@ -198,7 +199,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 
 
 def _read_circumstances(journal: Journal) -> Circumstances:
-    """The circumstances that a run's folder records for its answer, also for runs of earlier versions."""
+    """Return the circumstances recorded in the run's folder for its answer. Runs of earlier versions are supported."""
     about = journal.about()
     binding: Binding | None = about.get("binding")
     if binding is None:
@@ -214,7 +215,7 @@ def _read_circumstances(journal: Journal) -> Circumstances:
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
-    """Apply `judge` to the audit, config and summary of a run; None without a verdict or summary."""
+    """Apply `judge` to the audit, configuration and summary of a run. Returns None without a verdict or summary."""
     about = journal.about()
     if "cells" in about:
         registered = None
@@ -232,7 +233,10 @@ def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit,
 
 
 def short_answer(journal: Journal, store: Store) -> str:
-    """The answer of a run or search in a word or two; for a sweep, the number of cells by answer; else empty."""
+    """Return the answer of a run or search in one or two words.
+
+    For a sweep, returns the number of cells per answer. Returns an empty string if there is no answer.
+    """
     if search_results.is_search(journal.about()):
         recommendation = search_results.read_search(journal).answer
         if recommendation is None:
@@ -252,7 +256,7 @@ def short_answer(journal: Journal, store: Store) -> str:
 
 
 def write(table: pa.Table, out: str | Path) -> None:
-    """Write the table atomically in the format of the file's suffix: .parquet, .csv or .arrow."""
+    """Write the table atomically in the format given by the file suffix: .parquet, .csv or .arrow."""
     try:
         path = expand_home(str(out))
     except FileError as error:
@@ -280,14 +284,14 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def _trials(search: SearchResults, name: str) -> Rows:
-    """The trials of a search, or those on its front, with the search as a first column."""
+    """Return the trials of a search, or those on its front, with the name of the search as the first column."""
     rows = search.table(name)
     table = rows.add_column(0, search_results.SEARCH, tables.column([search.name] * rows.num_rows))
     return Rows(table, search.planned, max(0, search.planned - search.made))
 
 
 def _prepend_columns(table: pa.Table, values: dict[str, Any]) -> pa.Table:
-    """The table with these columns in front, constant over the rows."""
+    """Prepend these columns to the table. Each has the same value in every row."""
     for index, (name, value) in enumerate(values.items()):
         if name in table.schema.names:
             label = f"cell.{name}"
@@ -304,7 +308,7 @@ def _parquet(table: pa.Table, path: Path) -> None:
 
 
 def _csv(table: pa.Table, path: Path) -> None:
-    """Write CSV, with nested columns as JSON and texts that no spreadsheet evaluates."""
+    """Write CSV, with nested columns as JSON and with text that no spreadsheet evaluates."""
     from pyarrow import csv
 
     for index, field in enumerate(table.schema):

@@ -1,4 +1,4 @@
-"""The content of a search's folder: its settings, its trials so far, and its recommendation."""
+"""The content of a search folder: its settings, the trials so far, and its recommendation."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from orchestrator.spec import resolve
 from orchestrator.spec.fields import text
 from tasks.contract.verdict import Tone
 
-Row = Mapping[str, Any]  # of the table `trials`
+Row = Mapping[str, Any]  # a row of the `trials` table
 TRIALS, FRONT = TABLES = ("trials", "front")
-SEARCH = "search"  # a column of these tables when exported: the name of the search
-QUESTION = "Which training memorises least and is still useful enough?"  # of every search
-# the parts of a search
+SEARCH = "search"  # column with the name of the search in exported tables
+QUESTION = "Which training memorises least and is still useful enough?"  # the same for every search
+# parts of a search
 SEARCHED = "search"
 FRESH = "fresh"
-START = 0  # the number of the trial that a search starts from
-CUT = "interrupted"  # the state of a trial that has to be repeated
+START = 0  # number of the trial that a search starts from
+CUT = "interrupted"  # state of a trial that must be repeated
 RECOMMENDED = "recommended"
-VALUES = ("estimate", "low", "high", "n", "unit")  # of an objective
+VALUES = ("estimate", "low", "high", "n", "unit")  # columns of an objective
 
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """The recommendation of a search: a word and a sentence; `winner` is the trial that was audited again.
+    """The recommendation of a search: a word and a sentence. `winner` is the trial that was audited again.
 
-    estimate, low, high: the winner's reduction in memorisation against the start, from their fresh audits, with its
-    95 % interval; None without both audits.
+    estimate, low, high: the winner's reduction in memorisation compared with the start, from their fresh audits, with
+    its 95 % interval. None unless both audits exist.
     """
 
     answer: str
@@ -53,7 +53,7 @@ class SearchAnswer:
         return "open"
 
     def as_json(self) -> dict[str, Any]:
-        """The answer as JSON."""
+        """Return the answer as JSON."""
         fields = {name: getattr(self, name) for name in ("answer", "sentence", "winner")}
         numbers = {name: getattr(self, name) for name in ("estimate", "low", "high")}
         return {**fields, "difference": None if self.estimate is None else numbers}
@@ -61,11 +61,11 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """The present state of a search.
+    """The current state of a search.
 
-    settings: `over` has the varied values, as text by field; the other names are options of `engram search`.
-    trials: the rows of the table `trials`, the start first and the fresh audits last. answer: None until the search has
-    ended.
+    settings: `over` contains the varied values, as text by field; the other names are options of `engram search`.
+    trials: the rows of the table `trials`, the start first and the fresh audits last.
+    answer: None until the search has ended.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SearchResults:
 
     @property
     def ended(self) -> bool:
-        """Whether all trials have ended, and the winner was audited again."""
+        """Whether all trials have ended and the winner has been audited again."""
         if self.answer is None or self.made < self.planned:
             return False
         audited_trials = set()
@@ -97,23 +97,26 @@ class SearchResults:
         return self.answer.winner is None or {START, self.answer.winner} <= audited_trials
 
     def table(self, name: str) -> pa.Table:
-        """The table `trials` or `front`; without columns until a trial has ended."""
+        """Return the table `trials` or `front`. It has no columns until a trial has ended."""
         if name == TRIALS or not self._table.num_rows:
             return self._table
         return self._table.filter(pa.array([row["front"] for row in self.trials]))
 
     def trial(self, number: int, part: str = SEARCHED) -> Row | None:
-        """The trial of this number; None if it has not ended."""
+        """Return the trial with this number, or None if it has not ended."""
         return next((row for row in self.trials if (row["part"], row["trial"]) == (part, number)), None)
 
 
 def is_search(about: Mapping[str, Any]) -> bool:
-    """Whether this is the content of the `run.json` of a search."""
+    """Return whether this is the content of a search's `run.json`."""
     return "search" in about
 
 
 def read_search(journal: Journal) -> SearchResults:
-    """The search in this folder, without private parts if the journal is public. Raises StoreError if unreadable."""
+    """Read the search in this folder. If the journal is public, private parts are removed.
+
+    Raises StoreError if the search cannot be read.
+    """
     about = Journal(journal.folder).about()
     table = _table(journal)
     rows = table.to_pylist()
@@ -142,19 +145,19 @@ def read_search(journal: Journal) -> SearchResults:
 
 
 def read_if_search(journal: Journal) -> SearchResults | None:
-    """As `read_search`; None for the folder of a run or sweep."""
+    """Apply `read_search`, or return None for the folder of a run or sweep."""
     if is_search(Journal(journal.folder).about()):
         return read_search(journal)
     return None
 
 
 def setting(row: Row) -> dict[str, Any]:
-    """The choices of a trial: the fields in which it differs from the start."""
+    """Return the choices of a trial, that is, the fields in which it differs from the start."""
     return dict(json.loads(row["setting"]))
 
 
 def trial_name(row: Row) -> str:
-    """The name of a trial from its choices: `dropout=true, learning_rate=0.0003`, or `start`."""
+    """Name a trial by its choices, such as `dropout=true, learning_rate=0.0003`, or `start`."""
     choices = setting(row)
     words = resolve.label(choices, choices) or "start"
     if row["part"] == FRESH:
@@ -163,7 +166,10 @@ def trial_name(row: Row) -> str:
 
 
 def value(row: Row, objective: str) -> dict[str, Any] | None:
-    """The trial's `memorization` or `utility`: estimate, low, high, n and unit; None without an estimate."""
+    """Return the trial's `memorization` or `utility`: estimate, low, high, n and unit.
+
+    Returns None without an estimate.
+    """
     if row[objective] is None:
         return None
     result = {}
@@ -173,7 +179,7 @@ def value(row: Row, objective: str) -> dict[str, Any] | None:
 
 
 def _table(journal: Journal) -> pa.Table:
-    """The stored trials; empty until one has ended."""
+    """Return the stored trials. The table is empty until one has ended."""
     import pyarrow.parquet as pq
 
     path = journal.folder / "tables" / TRIALS / f"{TRIALS}.parquet"
@@ -187,7 +193,7 @@ def _table(journal: Journal) -> pa.Table:
 
 
 def _replacements(private_choices: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The stand-in for each private choice, both as `field=value`."""
+    """Map each private choice to its stand-in, both written as `field=value`."""
     pairs = []
     for private_choice, public_choice in zip(private_choices, public, strict=True):
         for name, value in private_choice.items():
@@ -196,7 +202,7 @@ def _replacements(private_choices: Sequence[Mapping[str, Any]], public: Sequence
 
 
 def parse_answer(recommendation: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
-    """The stored answer of a search, with private choices replaced by these words."""
+    """Parse the stored answer of a search, and replace private choices by these words."""
     sentence = recommendation["sentence"]
     for private in sorted(words, key=len, reverse=True):  # one may be a prefix of another
         sentence = sentence.replace(private, words[private])
@@ -207,18 +213,18 @@ def parse_answer(recommendation: Mapping[str, Any], words: Mapping[str, str] = M
 
 @dataclass(frozen=True)
 class TrialOf:
-    """The trials of a search that share one run, as (number, part); empty until a trial has ended."""
+    """The trials of a search that share one run, as (number, part). Empty until a trial has ended."""
 
     search: str
     trials: tuple[tuple[int, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The trials as JSON."""
+        """Return the trials as JSON."""
         return {"search": self.search, "trials": [{"trial": number, "part": part} for number, part in self.trials]}
 
     @property
     def words(self) -> str:
-        """The trials as text: `the start and trial 3, fresh seeds`."""
+        """The trials as text, such as `the start and trial 3, fresh seeds`."""
         trial_names = []
         for number, part in self.trials:
             trial_names.append(
@@ -228,7 +234,7 @@ class TrialOf:
 
 
 def parent_searches(run: Journal) -> tuple[TrialOf, ...]:
-    """The searches in the same store that contain the run as a trial. Unreadable searches are omitted."""
+    """Return the searches in the same store that contain the run as a trial. Unreadable searches are omitted."""
     searches = []
     for folder in sorted(run.folder.parent.glob("*-search-*")):
         with suppress(StoreError):

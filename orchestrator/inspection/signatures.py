@@ -1,6 +1,6 @@
-"""Signatures of pages and other files by SSH keys, made and checked by OpenSSH's `ssh-keygen`.
+"""Signatures of pages and other files with SSH keys, created and verified by OpenSSH's `ssh-keygen`.
 
-A page's seal contains the digests of its tables and of the audited items, so the signature covers these too.
+The seal of a page contains the digests of its tables and of the audited items, so the signature covers these too.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from orchestrator.errors import EngramError, SpecError
 from tasks.worker.files import regular_bytes
 
-SUFFIX = ".sig"  # of a file's signature, which is next to it
-NAMESPACE = "engram-report"  # excludes signatures by the same key for other purposes
-SIGNER = "auditor"  # the name of the given key for ssh-keygen
-SECONDS = 120.0  # for ssh-keygen, which may ask for a passphrase or a touch
-KINDS = ("ssh-", "ecdsa-", "sk-")  # beginnings of the types of public keys
+SUFFIX = ".sig"  # suffix of the signature file next to a file
+NAMESPACE = "engram-report"  # rejects signatures made with the same key for other purposes
+SIGNER = "auditor"  # identity under which ssh-keygen knows the key
+SECONDS = 120.0  # timeout of ssh-keygen, which may ask for a passphrase or a touch
+KINDS = ("ssh-", "ecdsa-", "sk-")  # prefixes of public key types
 
 
 def sign_file(path: Path, key: Path) -> Path:
-    """Sign a file with a private key, or with an agent's key given by its public part; return the signature's path.
+    """Sign a file with a private key, or with an agent's key given by its public part, and return the signature's path.
 
     Raises SpecError if the file or key cannot be read, and EngramError if ssh-keygen fails.
     """
@@ -46,7 +46,7 @@ def sign_file(path: Path, key: Path) -> Path:
 
 
 def signature_problem(path: Path, key: Path) -> str:
-    """The problem with a file's signature by this public key, as one line; empty if it is valid.
+    """Return the problem with a file's signature by this public key as one line. Returns an empty string if valid.
 
     Raises SpecError if the file is not a public key.
     """
@@ -65,7 +65,7 @@ def signature_problem(path: Path, key: Path) -> str:
 
 
 def _public_key(path: Path) -> str:
-    """The type and key of a public key's file."""
+    """Return the type and the key in a public key file."""
     text = _read("--key", path).decode(errors="replace")
     words = text.split()
     if "PRIVATE KEY" in text:

@@ -26,15 +26,16 @@ STATUS_EVENTS = (
     "failed",
     *REPLAN_EVENTS,
     *ENDS,
-)  # the events of a run, other than events of jobs, that determine its status
+)  # events that determine the status of a run, in addition to job events
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "decided", "finished")
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run: `running` while it has a living driver, else the end of its last start (`interrupted` if it was killed).
+    """The status of a run: `running` while it has a living driver, otherwise how its last start ended.
 
-    jobs: `planned`; `stored`, in the store now, without results that the last start could not verify; `done` and
+    The state is `interrupted` if the driver was killed.
+    jobs: `planned`; `stored`, in the store now, excluding results that the last start could not verify; `done` and
     `failed`, in the last start.
     """
 
@@ -43,21 +44,21 @@ class Status:
     state: str
     jobs: Mapping[str, int]
     created: str = ""
-    active: float = 0.0  # time of the last write into its folder, seconds since 1970
+    active: float = 0.0  # time of the last write to its folder, in Unix seconds
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
-    left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start skipped
-    accepted: tuple[str, ...] = ()  # a line for each change of the user's code that the user accepted
+    left_out: tuple[str, ...] = ()  # one line per preset cell that the last start skipped
+    accepted: tuple[str, ...] = ()  # one line per change to the user's code that the user accepted
     search: SearchResults | None = None  # only for a search, whose cells are the runs of its trials
-    begun_by: str = ""  # for a trial, the search that made the last start
+    begun_by: str = ""  # for a trial, the search that started it last
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
-    unsound: frozenset[str] = frozenset()  # results that the last start found stored and could not verify
+    unsound: frozenset[str] = frozenset()  # results that were stored but could not be verified by the last start
     driver: str | None = None
     note: str = ""
-    page: Path | None = None  # the report's file
-    mlflow: str | None = None  # the address of the tracked run
-    look: Mapping[str, Any] | None = None  # its number, cells and summed error; None for a sweep and before an answer
+    page: Path | None = None  # path of the report
+    mlflow: str | None = None  # address of the tracked run
+    look: Mapping[str, Any] | None = None  # number, cells and summed error; None for a sweep and before an answer
     ray: Mapping[str, str] = field(default_factory=dict)  # pages of Ray's dashboard, while the run has a driver
 
     @property
@@ -67,7 +68,7 @@ class Status:
 
 
 def journals(store: Store) -> dict[str, Journal]:
-    """The folders of the store's runs by name."""
+    """Return the run folders of the store by name."""
     names = sorted(path.name for path in store.folder("runs").iterdir() if path.is_dir())
     result = {}
     for name in names:
@@ -77,7 +78,10 @@ def journals(store: Store) -> dict[str, Journal]:
 
 
 def find(store: Store, word: str) -> Journal:
-    """The run with this name, or the one whose name or hash has this prefix. Raises SpecError for none or several."""
+    """Return the run with this name, or the only one whose name or hash has this prefix.
+
+    Raises SpecError if there is none or more than one.
+    """
     journals_by_name = journals(store)
     if word in journals_by_name:
         return journals_by_name[word]
@@ -97,14 +101,15 @@ def find(store: Store, word: str) -> Journal:
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run of `newest_status`."""
+    """Return the run of `newest_status`."""
     return Journal(store.folder("runs", newest_status(store, unfinished).run))
 
 
 def newest_status(store: Store, unfinished: bool = False) -> Status:
-    """The status of the run that was written last; a sweep or search takes precedence over its cells.
+    """Return the status of the run written to last. A sweep or search takes precedence over its cells.
 
-    An interrupted trial represents its search, which records a trial only after it has ended.
+    For an interrupted trial, the status of its search is returned, because a search records a trial only after it has
+    ended.
     """
     statuses = overview(store)
     candidates = [candidate for candidate in statuses if not (unfinished and candidate.finished)]
@@ -119,7 +124,7 @@ def newest_status(store: Store, unfinished: bool = False) -> Status:
 
 
 def overview(store: Store) -> list[Status]:
-    """All runs, oldest first. A run whose folder cannot be read has the state `unreadable`."""
+    """Return the status of all runs, oldest first. A run whose folder cannot be read has the state `unreadable`."""
     existing_keys = store.keys()
     statuses = []
     for name, journal in journals(store).items():
@@ -132,7 +137,7 @@ def overview(store: Store) -> list[Status]:
 
 
 def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None) -> Status:
-    """The state of a run, sweep or search. Raises StoreError if its folder cannot be read."""
+    """Return the status of a run, sweep or search. Raises StoreError if its folder cannot be read."""
     about = journal.about()
     if existing_keys is None:
         existing_keys = stored_keys(store)
@@ -143,7 +148,7 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start(STATUS_EVENTS)
-    # Results computed without tolerated failed jobs, or without unneeded ones, have other keys than planned.
+    # Results computed without tolerated failed jobs, or without unneeded jobs, have other keys than planned.
     replanned = [event for event in last if event["event"] in REPLAN_EVENTS]
     needed_keys = {*tasks, *(key for event in replanned for key in event["instead"])}
     unneeded = set()
@@ -169,7 +174,7 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
     else:
         unsound = frozenset()
     jobs["stored"] = len((needed_keys & existing_keys) - unsound)
-    # A driver that has logged the end keeps the run locked while it draws the page.
+    # A driver that has logged the end still holds the lock while it draws the page.
     if end:
         state = end["event"]
     elif holder:
@@ -204,7 +209,7 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
 
 
 def _ray_pages(events: Sequence[Event]) -> Mapping[str, str]:
-    """Ray's own pages on a start's driver and nodes; empty if its cluster has no dashboard."""
+    """Return Ray's pages about the driver and nodes of a start. Returns an empty mapping if there is no dashboard."""
     return next((event["pages"] for event in reversed(events) if event["event"] == "ready" and "pages" in event), {})
 
 
@@ -213,7 +218,7 @@ def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
-    """The keys behind each of a run's tables: as planned, or without failed or unneeded jobs."""
+    """Return the keys behind each table of a run, as planned or without failed or unneeded jobs."""
     current = journal.roots()
     for event in journal.last_start(REPLAN_EVENTS):
         current = {name: tuple(keys) for name, keys in event["roots"].items()}
@@ -221,17 +226,17 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
-    """Yield the events of the last start of a run or sweep, as observers get them, until it has no driver.
+    """Yield the events of a run's or sweep's last start, as observers receive them, until it has no driver.
 
-    For a sweep, the events of its cells, each once; for a search, the number of ended trials. `seconds` is the interval
-    between reads.
+    For a sweep, each event of its cells is yielded once. For a search, the number of trials that have ended is yielded.
+    `seconds` is the interval between reads.
     """
     for events in follow_reads(journal, store, seconds):
         yield from events
 
 
 def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[list[Event]]:
-    """As `follow`, in lists: one per read."""
+    """Yield the events of `follow` as lists, one per read."""
     if search_results.is_search(journal.about()):
         yield from _follow_search(journal, store, seconds)
         return
@@ -244,7 +249,7 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
             planned_events = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
         else:
             planned_events = []
-        # Here jobs are planned by task, not by kind.
+        # The `planned` event counts jobs by task, not by kind.
         job_events: list[Event] = []
         for event in events:
             if event["event"] not in ("started", "stored"):
@@ -253,9 +258,9 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
 
 
 def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:
-    """Yield the events of a run, or of all parts of a sweep or search: first the events so far, then new ones.
+    """Yield the events of a run, or of all parts of a sweep or search: first those so far, then new ones.
 
-    They are read every `seconds` until no part has a driver; only once if `seconds` is None.
+    They are read every `seconds` until no part has a driver, or only once if `seconds` is None.
     """
     runs = journal.parts()
     log = MergedLog(runs)
@@ -280,7 +285,7 @@ def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[l
 
 
 def _planned_event(name: str, runs: Sequence[Journal], start_time: str, seconds: Mapping[str, float]) -> Event:
-    """The `planned` event of the last start of these runs together; `seconds` is the time per job by group."""
+    """Return one `planned` event for the last start of these runs. `seconds` gives the time per job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {}
@@ -307,7 +312,7 @@ def _planned_event(name: str, runs: Sequence[Journal], start_time: str, seconds:
 
 
 def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, existing_keys: Set[str]) -> Status:
-    """The status of a sweep from its cells. Shared jobs count once."""
+    """Return the status of a sweep from its cells. Shared jobs are counted once."""
     runs = [journal.sibling(name) for name in about["cells"]]
     cells = [status(run, store, existing_keys) for run in runs]
     keys = {key for run in runs for key in run.tasks()}
@@ -339,7 +344,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, existing_ke
 
 
 def _search(journal: Journal, about: Mapping[str, Any], store: Store, existing_keys: Set[str]) -> Status:
-    """The status of a search: that of its trials' runs, but `finished` once it has its answer."""
+    """Return the status of a search: that of its trials' runs, or `finished` once the search has its answer."""
     results = search_results.read_search(journal)
     holder = lease.holder(journal.folder)
     sweep_status = _sweep(journal, about, store, existing_keys)
@@ -355,7 +360,7 @@ def _search(journal: Journal, about: Mapping[str, Any], store: Store, existing_k
 
 
 def trials(statuses: Sequence[Status], store: Store) -> set[str]:
-    """The runs that searches have started; a run that began before its search was started by a user."""
+    """Return the runs started by searches. A run that began before its search was started by a user."""
     trial_runs: set[str] = set()
     creation_times = {status_of_run.run: status_of_run.created for status_of_run in statuses}
     for status_of_run in statuses:
@@ -372,7 +377,7 @@ def trials(statuses: Sequence[Status], store: Store) -> set[str]:
 
 
 def _first_start(store: Store, run: str) -> str:
-    """The time of a run's first event; empty if it has none."""
+    """Return the time of a run's first event, or an empty string if it has none."""
     return str(next((event["time"] for event in Journal(store.folder("runs", run)).events()), ""))
 
 

@@ -1,1 +1,1 @@
-"""The plan: the jobs of a config and their keys."""
+"""The plan: the jobs of a configuration and their keys."""

@@ -1,4 +1,4 @@
-"""The user's code that a plan depends on, by name: `network hospital:small`, `audit label_memorization`."""
+"""User code that a plan depends on, with names such as `network hospital:small` and `audit label_memorization`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUDIT = "audit "
 
 @dataclass(frozen=True)
 class Code:
-    """The present state of the user's code: its digest, and the digests of its files by name."""
+    """The current state of a piece of user code: its digest, and the digests of its files by name."""
 
     name: str
     digest: str
@@ -29,7 +29,10 @@ class Code:
 
 
 def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
-    """The user's code that a config names and, if a plan is given, that of its tasks. Raises SpecError if missing."""
+    """Return the user code referenced by a configuration and, if a plan is given, by its tasks.
+
+    Raises SpecError if code is missing.
+    """
     names = dict.fromkeys(f"{NETWORK}{_bare(factory)}" for factory in _factories(config))
     if plan is not None:
         modules = dict.fromkeys(job.function.__module__ for job in plan.jobs.values())
@@ -38,7 +41,7 @@ def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
 
 
 def read_code(name: str) -> Code:
-    """The present code of this name. Raises SpecError if it is missing or cannot be pinned."""
+    """Return the current code with this name. Raises SpecError if it is missing or cannot be pinned."""
     try:
         if name.startswith(NETWORK):
             files: Mapping[str, SourceFile] = custom.source_files(Factory.parse(name.removeprefix(NETWORK)))
@@ -50,7 +53,7 @@ def read_code(name: str) -> Code:
 
 
 def pinned_digest(config: Any, name: str) -> str | None:
-    """The digest of a network's code as pinned by a config; None if the config does not name the network directly."""
+    """Return the digest of a network's code pinned in a configuration, or None if the network is not named directly."""
     for _, part in walk(config):
         if isinstance(part, Named) and is_own(part.name) and f"{NETWORK}{part.name}" == name:
             return part.digest
@@ -58,10 +61,9 @@ def pinned_digest(config: Any, name: str) -> str | None:
 
 
 def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
-    """Map the digests in a pinned config, and those of accepted changes, to the digests that enter keys.
+    """Map the digests in a pinned configuration and of accepted changes to the digests used in keys.
 
-    `earlier` maps each code by name to the digest by which it enters keys, and to the digests of the versions accepted
-    since.
+    `earlier` maps each code name to the digest used in its keys and to the digests of the versions accepted since then.
     """
     digests_in_keys: dict[str, str] = {}
     for name, (keys, accepted_digests) in earlier.items():
@@ -76,7 +78,7 @@ def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> 
 
 
 def pin_code_again(config: Any, names: Iterable[str]) -> Any:
-    """A pinned config with the present digests of this code."""
+    """Return a pinned configuration with the current digests of this code."""
     names_to_pin = set(names)
 
     def pin(value: Any) -> Any:

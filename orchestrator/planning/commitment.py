@@ -1,9 +1,9 @@
-"""The commitment to a draw: a SHA-256 of the audit's whole configuration and the secret.
+"""Commitment to a draw: a SHA-256 digest of the audit's whole configuration and the secret.
 
 A nonce chosen by the other party prevents the first party from choosing the secret. It does not prevent the first party
 from choosing a comparison after the other party's answers arrive: a provider who picks one of 48 calibration sets for
-each owner accuses 32 of 100 innocent owners. Therefore the commitment contains the canonical form of the whole
-configuration, as a job's key would. It omits the fields marked OUTSIDE_COMMITMENT: the nonce, the secret and the other
+each owner accuses 32 of 100 innocent owners. The commitment therefore covers the canonical form of the whole
+configuration, as in a job key. It excludes the fields marked OUTSIDE_COMMITMENT: the nonce, the secret and the other
 party's files.
 """
 
@@ -22,11 +22,11 @@ from orchestrator.spec.config_parts import parts
 from tasks.contract.commitment import OUTSIDE_COMMITMENT, Binding
 from tasks.external.bound_draw import Draw
 
-SCHEME = "engram analysis 2"  # changes with the form
+SCHEME = "engram analysis 2"  # changes with the format of the committed configuration
 
 
 def draw_of(audit: str, config: Any) -> Draw | None:
-    """The inputs of this configuration's draw; None for an audit without a draw between two parties."""
+    """Return the inputs to this configuration's draw, or None if the audit has no draw between two parties."""
     registered = audits.find_installed(audit)
     if registered is None:
         handout = None
@@ -39,27 +39,31 @@ def draw_of(audit: str, config: Any) -> Draw | None:
 
 
 def committed_configuration(draw: Draw) -> dict[str, Any]:
-    """The canonical form of the configuration in a commitment: numbers, text, lists and dicts.
+    """Return the committed form of the configuration as numbers, text, lists and dicts.
 
-    Data enter by their digests. Raises SpecError if a digest is not known yet.
+    Data sets are represented by their digests. Raises SpecError if a digest is not known yet.
     """
-    form: dict[str, Any] = copy.deepcopy(canonical(draw.config))  # its parts are shared by all keys
+    form: dict[str, Any] = copy.deepcopy(canonical(draw.config))  # copied because all keys share its parts
     for path in (*_outside_paths(draw.config), *(name.split(".") for name in draw.unused)):
         _remove(form, path)
     return form
 
 
 def commitment_of(draw: Draw) -> str:
-    """The SHA-256 of the committed configuration and the secret, 64 hexadecimal digits.
+    """Return the SHA-256 of the committed configuration and the secret, as 64 hexadecimal digits.
 
-    Its text is the compact JSON, with sorted names, of the list of SCHEME, the configuration and the secret.
+    The hashed text is compact JSON with sorted keys: a list of SCHEME, the configuration and the secret.
     """
     text = json.dumps([SCHEME, committed_configuration(draw), draw.secret], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def binding_of(draw: Draw | None) -> Binding:
-    """The scope of the stated commitment: empty without a nonce; only the draw for one of an earlier version."""
+    """Return the scope of the stated commitment.
+
+    Returns an empty string without a nonce or commitment, `draw` for a commitment by an earlier version, which covers
+    only the draw, and otherwise `analysis`.
+    """
     if draw is None or not draw.nonce or not draw.stated:
         return ""
     if draw.stated == commitment_of(draw):
@@ -70,7 +74,7 @@ def binding_of(draw: Draw | None) -> Binding:
 def check_commitment(draw: Draw) -> None:
     """Raise ValueError if a commitment is stated, or required by a nonce, and does not match this configuration.
 
-    A commitment of an earlier version, which covers only the pool of the draw, is accepted; the answer states this.
+    A commitment by an earlier version, which covers only the pool of the draw, is accepted, and the answer says so.
     """
     if not draw.nonce and not draw.stated:
         return
@@ -84,7 +88,7 @@ def check_commitment(draw: Draw) -> None:
 
 
 def _outside_paths(config: Any) -> Iterator[list[str]]:
-    """The paths of the fields outside the commitment."""
+    """Yield the paths of the fields excluded from the commitment."""
     for field in dataclasses.fields(config):
         if field.metadata.get(OUTSIDE_COMMITMENT):
             yield [field.name]
@@ -96,7 +100,7 @@ def _outside_paths(config: Any) -> Iterator[list[str]]:
 
 
 def _remove(form: dict[str, Any], path: list[str]) -> None:
-    """Remove the entry at this path if it exists; a part without a value has no entries."""
+    """Remove the entry at this path, if it exists. A part without a value has no entries."""
     *parent_names, name = path
     for part in parent_names:
         form = form.get(part, {})

@@ -1,4 +1,4 @@
-"""Optional packages that a plan's jobs need, checked before anything is started."""
+"""Check for the optional packages that a plan's jobs need before anything is started."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from orchestrator.spec.resolve import Cell
 from tasks.contract.extras import EVERY_RUN, RAY, Extra, describe_missing, missing
 
 PLAIN_TYPES = (int, float, str, type(None))
-LOCAL_ADDRESSES = (None, "local", "none")  # addresses whose jobs run in this installation
+LOCAL_ADDRESSES = (None, "local", "none")  # with these addresses jobs run in the local installation
 
 
 def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
-    """The packages that these configs and their parts need, possibly repeated."""
+    """Yield the packages needed by these configurations and their parts. Packages may be repeated."""
     for value in values:
-        if isinstance(value, PLAIN_TYPES):  # most fields of most jobs
+        if isinstance(value, PLAIN_TYPES):  # most job fields
             continue
-        if hasattr(value, "extras"):  # tasks.contract.extras.NeedsExtras, of which isinstance is ten times slower
+        if hasattr(value, "extras"):  # tests for NeedsExtras; isinstance is ten times slower
             yield from value.extras()
         yield from required_extras(value if isinstance(value, tuple) else (parts(value) or {}).values())
 
 
 def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
-    """The packages that each preset of an audit needs, each once."""
+    """Map each preset of an audit to the packages it needs, without duplicates."""
     audit = entry.audit
     result = {}
     for preset in audit.presets:
@@ -38,11 +38,10 @@ def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
 def check_extras(
     plan: Plan, stored_keys: Callable[[], Container[str]], address: str | None, *other_values: Any
 ) -> None:
-    """Raise EngramError, with the remedy, if a job that is not stored needs a package that is not installed.
+    """Raise EngramError, including the remedy, if a job that is not stored needs a package that is not installed.
 
-    `other_values` are further values that need packages, such as the settings of a search. The packages on the machines
-    of a cluster are not checked. `stored_keys` returns the keys in the store; it is called only if a package is
-    missing.
+    `other_values` are additional values that may need packages, such as the settings of a search. Packages on cluster
+    nodes are not checked. `stored_keys` returns the keys in the store and is called only if a package is missing.
     """
     if address not in LOCAL_ADDRESSES or not _missing(_configs(plan, plan.jobs), other_values, address):
         return
@@ -52,7 +51,7 @@ def check_extras(
 
 
 def _missing(configs: Sequence[Any], other_values: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
-    """The missing packages of these jobs: packages of every run, and packages of their settings."""
+    """Return the missing packages among those needed by every run or by the settings of these jobs."""
     extras_of_every_run = []
     if configs:
         extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"]
@@ -64,7 +63,7 @@ def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:
 
 
 def check_cells(cells: Iterable[Cell], address: str | None) -> None:
-    """As `check_extras` for cells without stored results; they are planned only if a package may be missing."""
+    """Apply `check_extras` to cells without stored results. Cells are planned only if a package may be missing."""
     cells = tuple(cells)
     if _missing([cell.config for cell in cells], (), address):
         check_extras(Plan.union(map(plan_of, cells)), frozenset, address)

@@ -1,8 +1,8 @@
-"""Identity: the key of a job is a hash of its task's name and version, its config and its inputs' keys; nothing else.
+"""Identity: a job's key is a hash of its task name and version, its configuration and the keys of its inputs.
 
-Place, time, speed and neighbouring jobs do not enter the key. Data enters by the digest of its content. The version of
-a task represents its code in Engram and in installed packages; for a task in a user's file, the digest of the files
-that it may execute also enters.
+Nothing else enters the key: not the machine, the time, the speed or other jobs. Data sets are represented by the digest
+of their content. A task's version stands for its code in Engram and in installed packages. For a task defined in a user
+file, the key also contains the digest of the files that it may execute.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from tasks.contract.job import ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
-# The format of keys. Format 1 omitted fields newer than the first stored results if they had their default; format 2
-# contains every field.
+# Version of the key format. Format 1 omitted fields added after the first stored results if they had their default
+# values. Format 2 contains every field.
 KEY_FORMAT = 2
-MAX_CACHED = 10_000  # cached forms
-_known: dict[int, tuple[Any, Any]] = {}  # id of a part -> the part itself, which keeps the id valid, and its form
+MAX_CACHED = 10_000  # maximum number of cached forms
+_known: dict[int, tuple[Any, Any]] = {}  # id of a part -> the part, kept alive so that its id stays valid, and its form
 
 
 def key_of(job: Job, inputs: Sequence[str]) -> str:
-    """The key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
+    """Return the key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
     mark = marks(job.function)
     source = digest_in_keys(source_of(job.function.__module__))
     code = [source] if source else []
     return _hash([KEY_FORMAT, mark.name, mark.version, canonical(job.config), list(inputs), *code])
 
 
-@functools.cache  # later changes of the files do not matter: the module is imported
+@functools.cache  # later changes to the files have no effect because the module is already imported
 def source_of(module: str) -> str:
-    """The digest of the user's files that a task's module may execute; empty if its code has a version.
+    """Return the digest of the user files that a task's module may execute.
 
-    Raises SpecError if its imports cannot be determined before it runs.
+    Returns an empty string if the code is covered by a task version. Raises SpecError if the imports cannot be
+    determined without running the module.
     """
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or not is_user_file(path):
@@ -59,11 +60,11 @@ def source_of(module: str) -> str:
 
 @contextmanager
 def accept_code(stand_ins: Mapping[str, str]) -> Iterator[None]:
-    """Compute keys inside the block as if code with these digests had the earlier ones (present -> earlier)."""
+    """Within the block, compute keys as if code with these digests had the earlier ones (present -> earlier)."""
     if not stand_ins:
         yield
         return
-    _known.clear()  # forms contain digests
+    _known.clear()  # cached forms contain digests
     try:
         with use_stand_ins(stand_ins):
             yield
@@ -72,10 +73,10 @@ def accept_code(stand_ins: Mapping[str, str]) -> Iterator[None]:
 
 
 def canonical(config: Any) -> Any:
-    """The config as numbers, text, lists and dicts, each field coerced to its declared type: 1 and 1.0 are equal.
+    """Convert a configuration to numbers, text, lists and dicts, coercing each field to its declared type.
 
-    A value with an `identity()` method, such as a data set, enters by its identity. Raises SpecError if a value has no
-    stable form.
+    As a result, 1 and 1.0 are equal. A value with an `identity()` method, such as a data set, is represented by its
+    identity. Raises SpecError if a value has no stable form.
     """
     if hasattr(config, "identity"):
         try:
@@ -93,7 +94,7 @@ def canonical(config: Any) -> Any:
     if tag_of(kind):
         forms = {TYPE: tag_of(kind)}
     for name, part in fields.items():
-        if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
+        if type(part) in nested[name]:  # nested configurations are handled by recursion and need no reader
             forms[name] = _form_of(part)
         else:
             forms[name] = _stable(field_readers[name](part, f"{kind_name}.{name}"))
@@ -101,7 +102,7 @@ def canonical(config: Any) -> Any:
 
 
 def _form_of(part: Any) -> Any:
-    """The form of a part of a config, cached for frozen parts, which thousands of jobs may share."""
+    """Return the form of a configuration part. Forms of frozen parts, which thousands of jobs may share, are cached."""
     cached = _known.get(id(part))
     if cached is not None:
         return cached[1]
@@ -115,17 +116,17 @@ def _form_of(part: Any) -> Any:
 
 
 def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
-    """The name of an audit's run whose plan has these keys, such as `unique_feature-1f83d9ab`.
+    """Return the name of an audit run whose plan has these keys, such as `unique_feature-1f83d9ab`.
 
-    Thresholds that only the answer reads are in no key. They enter the name unless they have their defaults, so that a
-    run never shows the answer for another threshold.
+    Thresholds that are read only when computing the answer are in no key. They enter the name unless they have their
+    default values, so that a run never shows the answer for another threshold.
     """
     thresholds = _answer_settings(config)
     return f"{audit}-{_hash([audit, sorted(keys), *([thresholds] if thresholds else [])])[:8]}"
 
 
 def _answer_settings(config: Any, prefix: str = "") -> dict[str, Any]:
-    """The fields that only the answer reads and that differ from their defaults, coerced, by their dotted paths."""
+    """Return the answer-only fields that differ from their defaults, coerced, by dotted path."""
     kind: Any = type(config)
     field_readers = readers(kind)
     settings = {}

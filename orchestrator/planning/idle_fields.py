@@ -1,7 +1,7 @@
 """Settings without effect: fields set by the user that no job of the plan depends on.
 
-A field is idle if the plan has the same keys without it, and no module behind the audit's answer reads it. No list of
-dependencies is needed: a setting that enters no key cannot affect a result.
+A field is idle if removing it leaves the plan's keys unchanged and no module that computes the audit's answer reads it.
+No dependency list is needed, because a setting that enters no key cannot affect a result.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tasks.contract.job import ANSWER_ONLY
 from tasks.user_code import canonical
 from tasks.user_code.imports import Import, read_imports
 
-PLANNING = {"config", "measures", "presets", "trainings"}  # modules of an audit that make its plan
+PLANNING = {"config", "measures", "presets", "trainings"}  # audit modules that build the plan
 
 
 def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> list[str]:
-    """The names of the fields that were set or swept and do not change the plan.
+    """Return the names of set or swept fields that do not change the plan.
 
-    Plans are compared at `scale=tiny` first, because planning is fast there, and at full scale only if they are equal.
-    A field set to the preset's value is omitted, since another value may have an effect.
+    Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
+    field set to the preset's own value is not reported, because another value may have an effect.
     """
     if not spec.set and not spec.sweep:
         return []
@@ -57,7 +57,7 @@ def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> li
 
 
 def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
-    """One line that names these fields; empty if there are none."""
+    """Return one line that lists these fields, or an empty string if there are none."""
     if not names:
         return ""
     field_list = ", ".join(names[:-1]) + (f" and {names[-1]}" if len(names) > 1 else names[0])
@@ -79,24 +79,24 @@ def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
 
 
 def _stopping_fields(audit: Audit) -> Sequence[str]:
-    """The fields of early stopping, which are in no key."""
+    """Return the early stopping fields, which enter no key."""
     if audit.stopping is None:
         return ()
     return tuple(audit.stopping.settings(0.05, 1))
 
 
 def fields_of_answer(audit: Audit) -> frozenset[str]:
-    """The fields, by dotted paths, that the modules of an audit's verdict and certificate read from its config.
+    """Return the dotted paths of configuration fields that the verdict and certificate modules of an audit read.
 
-    Such a field, for example a threshold, may be in no key and still decide the answer. Modules of the audit's package
-    that these modules import are included, unless they make the plan.
+    Such a field, for example a threshold, may enter no key and still determine the answer. Modules that these modules
+    import from the audit's package are included unless they build the plan.
     """
     functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
     return _fields_read_by(tuple(sorted({module for function in functions for module in _modules_behind(function)})))
 
 
 def _modules_behind(value: Any) -> Iterator[str]:
-    """The modules of a function; for a method, the modules of all functions in its object, recursively."""
+    """Yield the module of a function. For a method, yield the modules of all functions in its object, recursively."""
     owner = getattr(value, "__self__", value)
     if dataclasses.is_dataclass(owner) and not isinstance(owner, type):
         for field in dataclasses.fields(owner):
@@ -108,9 +108,9 @@ def _modules_behind(value: Any) -> Iterator[str]:
         yield value.__module__
 
 
-@functools.cache  # modules are imported once, so that later changes of their files do not matter
+@functools.cache  # modules are imported once, so later changes to their files have no effect
 def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
-    """The fields of a config that these modules read, including modules of their package that they import."""
+    """Return the configuration fields read by these modules and by modules that they import from their package."""
     fields: set[str] = set()
     waiting = list(starts)
     visited: set[str] = set()
@@ -134,12 +134,12 @@ def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
 
 
 def _makes_jobs(node: ast.AST) -> bool:
-    """Whether this is a call of `task` or `Job`, as in modules that make the plan."""
+    """Return whether this node calls `task` or `Job`, as modules that build the plan do."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("task", "Job")
 
 
 def _config_path(node: ast.AST) -> str:
-    """`given.controls` of the expression `config.given.controls`; empty for any other."""
+    """Return `given.controls` for the expression `config.given.controls`, and an empty string for any other."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -151,7 +151,7 @@ def _config_path(node: ast.AST) -> str:
 
 
 def _answer_only_fields(config: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted paths of the fields that only the answer reads."""
+    """Yield the dotted paths of the fields that are read only to compute the answer."""
     for field in dataclasses.fields(config):
         path = f"{prefix}{field.name}"
         value = getattr(config, field.name)
@@ -162,7 +162,7 @@ def _answer_only_fields(config: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _is_same_field(name: str, path: str) -> bool:
-    """Whether a name, possibly short, refers to the field at this path, or to one above or below it."""
+    """Return whether a name, possibly short, refers to the field at this path, its parent or one of its children."""
     return _is_within(name, path) or _is_within(path, name) or path.endswith(f".{name}")
 
 
@@ -171,7 +171,7 @@ def _is_within(path: str, parent_path: str) -> bool:
 
 
 def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
-    """Pairs of specifications that differ only in this field; `base` has the first value of every swept field."""
+    """Yield pairs of specifications that differ only in this field. `base` has the first value of every swept field."""
     if name in spec.sweep:
         first, *other_values = spec.sweep[name]
         for value in other_values:
@@ -181,7 +181,7 @@ def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec
     try:
         if _configs(base) != _configs(spec_without_field):
             yield base, spec_without_field
-    except EngramError:  # the other fields need it
+    except EngramError:  # the other fields require this one
         return
 
 
@@ -198,14 +198,17 @@ def _configs(spec: Spec) -> list[Any]:
 
 
 class _Keys:
-    """The keys of the plans of specifications; the keys of the reference specification are cached."""
+    """Computes the plan keys of specifications and caches those of the reference specification."""
 
     def __init__(self, cached_digests: MutableMapping[str, str]) -> None:
         self._cached_digests = cached_digests
         self._latest: dict[bool, tuple[Spec, list[list[str]]]] = {}  # by scale
 
     def differ(self, reference: Spec, changed: Spec, tiny: bool = False) -> bool:
-        """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
+        """Return whether the plans of two specifications differ.
+
+        If a plan cannot be made, returns True, or False at `tiny` scale.
+        """
         try:
             if tiny not in self._latest or self._latest[tiny][0] is not reference:
                 self._latest[tiny] = reference, self._compute(reference, tiny)

@@ -1,6 +1,7 @@
-"""A plan: the jobs below some roots, each job once, inputs before their readers. It is complete before any job runs.
+"""A plan: all jobs needed to compute some roots. Each job appears once, after its inputs.
 
-The links of a chain are also in order, but a link is planned only if a reader needs it or the next link waits for it.
+The plan is complete before any job runs. The links of a chain are also in order, but a link is planned only if a job
+reads it or the next link waits for it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from tasks.datasets.dataset import DatasetError
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs by key (each after its dependencies), the keys each reads, and the keys behind each named root.
+    """The jobs by key (each after its dependencies), the keys that each job reads, and the keys of each named root.
 
-    `after` maps each link of a chain to the previous link. If that is not planned, only its state is used.
+    `after` maps each link of a chain to the previous link. If the previous link is not planned, only its state is used.
     """
 
     jobs: Mapping[str, Job]
@@ -34,18 +35,18 @@ class Plan:
 
     @classmethod
     def from_roots(cls, roots: Roots) -> Plan:
-        """The plan of named roots and all their inputs. Equal jobs (same key) become one."""
+        """Build the plan for named roots and all their inputs. Jobs with the same key are merged."""
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
-        following: dict[str, Job] = {}  # the links after the first of a chain, by their own keys
-        keys: dict[int, str] = {}  # by the id of each Job object seen; `roots` keeps the objects alive
-        planned_ids: set[int] = set()  # the ids of planned jobs
-        new: list[str] = []  # planned keys whose chain has not been followed yet
+        following: dict[str, Job] = {}  # links after the first one in a chain, by their own keys
+        keys: dict[int, str] = {}  # by id of each Job seen; `roots` keeps the objects alive
+        planned_ids: set[int] = set()  # ids of planned jobs
+        new: list[str] = []  # planned keys whose chains have not been followed yet
 
         def visit(root: Job, is_planned: bool = True) -> str:
             visited: Container[int] = planned_ids if is_planned else keys
             stack = [root]
-            while stack:  # not recursive: a plan may be deeper than Python's stack
+            while stack:  # iterative, because a plan may be deeper than Python's stack
                 job = stack[-1]
                 waiting = [below for below in job.inputs if id(below) not in visited]
                 if waiting:
@@ -78,7 +79,7 @@ class Plan:
 
     @classmethod
     def union(cls, plans: Iterable[Plan]) -> Plan:
-        """Several plans as one, without roots: shared jobs appear once."""
+        """Merge several plans into one without roots. Shared jobs appear once."""
         plans = list(plans)
         if len(plans) == 1:
             return replace(plans[0], roots={})
@@ -92,11 +93,11 @@ class Plan:
         return _order_links(jobs, inputs, {}, after)
 
     def missing(self, stored_keys: Container[str]) -> list[str]:
-        """The planned keys that are not stored, each after its dependencies."""
+        """Return the planned keys that are not stored, each after its dependencies."""
         return [key for key in self.jobs if key not in stored_keys]
 
     def dependencies(self, key: str) -> tuple[str, ...]:
-        """The keys that a key waits for, each once: its inputs, and the previous link if it is planned."""
+        """Return the distinct keys that a key waits for: its inputs, and the previous link if it is planned."""
         previous_link = self.after.get(key, "")
         if previous_link in self.jobs:
             waits = (*self.inputs[key], previous_link)
@@ -107,7 +108,7 @@ class Plan:
         return waits
 
     def chain(self, key: str) -> Iterator[str]:
-        """The links before the key's, the nearest first, planned or not."""
+        """Yield the preceding links of a key, nearest first, whether planned or not."""
         passed = {key}
         while (key := self.after.get(key, key)) not in passed:
             passed.add(key)
@@ -115,7 +116,7 @@ class Plan:
 
     @cached_property
     def following(self) -> Mapping[str, tuple[str, ...]]:
-        """The planned links after each link."""
+        """The planned links that follow each link."""
         following: dict[str, tuple[str, ...]] = {}
         for key, previous_link in self.after.items():
             if key in self.jobs:
@@ -124,13 +125,13 @@ class Plan:
 
     @cached_property
     def groups(self) -> Mapping[str, str]:
-        """The group of every job, by key: jobs of one group may share a call and take about the same time."""
+        """The group of every job, by key. Jobs in one group may share a call and take about the same time."""
         names: dict[str, str] = {}
         groups = {key: _group_of(job) for key, job in self.jobs.items()}
         return {key: names.setdefault(name, name) for key, name in groups.items()}
 
     def dependents(self, keys: Container[str]) -> set[str]:
-        """These keys and all keys that depend on them, directly or indirectly."""
+        """Return these keys and all keys that depend on them, directly or indirectly."""
         dependent_keys: set[str] = set()
         for key in self.jobs:
             if key in keys or any(below in dependent_keys for below in self.dependencies(key)):
@@ -139,38 +140,38 @@ class Plan:
 
     @cached_property
     def tasks(self) -> Mapping[str, str]:
-        """The name of every job's task, by key."""
+        """The task name of every job, by key."""
         return {key: marks(job.function).name for key, job in self.jobs.items()}
 
     @cached_property
     def trains(self) -> Mapping[str, int]:
-        """The number of networks that a job of each training task trains."""
+        """The number of networks trained by one job, for each training task."""
         functions = {job.function for job in self.jobs.values()}
         return {mark.name: mark.trains for mark in map(marks, functions) if mark.trains}
 
     def task(self, key: str) -> str:
-        """The name of the key's task."""
+        """Return the task name for a key."""
         return self.tasks[key]
 
     def count(self, keys: Iterable[str] | None = None) -> Counter[str]:
-        """Jobs per task."""
+        """Count the jobs per task."""
         return Counter(self.tasks.values() if keys is None else map(self.tasks.__getitem__, keys))
 
     def trainings(self, keys: Iterable[str] | None = None) -> int:
-        """The number of networks that these jobs train; all jobs by default."""
+        """Return the number of networks that these jobs train. By default, all jobs are counted."""
         return sum(self.trains.get(task, 0) * jobs for task, jobs in self.count(keys).items())
 
     def below(self, keys: Iterable[str]) -> Plan:
-        """The plan of these jobs and their dependencies."""
+        """Return the plan of these jobs and their dependencies."""
         return Plan.from_roots({"": tuple(self.jobs[key] for key in keys)})
 
     def drop_keys(self, lost_keys: Container[str]) -> Plan:
-        """The plan of the jobs that can still be computed when these keys cannot.
+        """Return the plan of the jobs that can still be computed if these keys are lost.
 
-        A gathering job keeps the remaining inputs, which give it another key; any other job that reads a lost key is
-        lost too, as is a link after a lost one. A root keeps the remaining parts.
+        A gathering job keeps its remaining inputs, which changes its key. Any other job that reads a lost key is lost
+        too, as is a link that follows a lost one. A root keeps its remaining parts.
         """
-        kept_jobs: dict[str, Job] = {}  # by the key in this plan
+        kept_jobs: dict[str, Job] = {}  # by key in this plan
         for key, job in self.jobs.items():
             remaining_inputs = [below for below in self.inputs[key] if below in kept_jobs]
             has_all_inputs = len(remaining_inputs) == len(self.inputs[key])
@@ -194,7 +195,7 @@ def _order_links(
     roots: Mapping[str, tuple[str, ...]],
     after: Mapping[str, str],
 ) -> Plan:
-    """The plan with every link after the previous one, and otherwise in the given order, inputs first."""
+    """Order the plan so that every link follows the previous one. Otherwise keep the given order, inputs first."""
     plan = Plan(jobs, inputs, roots, after)
     if not after:
         return plan
@@ -214,7 +215,10 @@ def _order_links(
 
 
 def plan_of(cell: Cell) -> Plan:
-    """The cell's plan. Raises SpecError if the audit refuses the config for its data, or a bound draw was changed."""
+    """Return the plan of a cell.
+
+    Raises SpecError if the audit rejects the configuration for its data, or if a committed draw was changed.
+    """
     try:
         audit = audits.find(cell.audit).audit
         draw = draw_of(cell.audit, cell.config)
@@ -229,7 +233,7 @@ def plan_of(cell: Cell) -> Plan:
 
 
 def _group_of(job: Job) -> str:
-    """The name of the group of jobs that may share a call with this one and take about the same time."""
+    """Return the group name of jobs that may share a call with this one and take about the same time."""
     mark = marks(job.function)
     if mark.batch_key is None:
         return mark.name

@@ -1,1 +1,1 @@
-"""The expected time of a plan, from timings in this store, or from reference timings and this machine's speed."""
+"""Estimates of a plan's run time, from timings in this store or from reference timings and this machine's speed."""

@@ -1,4 +1,4 @@
-"""The price of a plan: the expected time of its missing jobs on this machine, and its uncertainty."""
+"""The price of a plan: the expected time of its missing jobs on this machine, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
 from tasks.contract.job import marks
 
-OWN = 1.25  # error of the mean of jobs that ran on this machine, as a factor
-MAX_NAMED = 3  # names of tasks in a line
-GPU = 50.0  # maximum speed of a GPU relative to a core
+OWN = 1.25  # error factor of the mean time of jobs that ran on this machine
+MAX_NAMED = 3  # maximum number of task names in a line
+GPU = 50.0  # maximum speed of a GPU relative to one core
 
 
 @dataclass(frozen=True)
 class Price:
-    """Wall-clock seconds of a plan's missing jobs on this machine: `here` covers all jobs with known timings.
+    """Wall-clock seconds for a plan's missing jobs on this machine.
 
-    `unknown` are the tasks without comparable timings in this store or the reference; `between` are bounds of their
-    time in seconds, if known. `ran_here` is true if all timings are from this store.
+    `here` covers all jobs with known timings. `unknown` lists the tasks without comparable timings in this store or in
+    the reference, and `between` gives bounds on their time in seconds, if known. `ran_here` is true if all timings come
+    from this store.
     """
 
     here: Span
@@ -33,7 +34,7 @@ class Price:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """The bounds of the time in seconds; None for an unknown bound."""
+        """The bounds of the time in seconds. An unknown bound is None."""
         if not self.unknown:
             return self.here.low, self.here.high
         if self.between is None:
@@ -50,10 +51,10 @@ def price_plan(
     gpus: int = 0,
     speed_folder: Callable[[], Path | None] = lambda: None,
 ) -> Price:
-    """The price of the missing jobs on `slots` slots of this machine.
+    """Return the price of the missing jobs on `slots` slots of this machine.
 
-    `mean_seconds` are seconds by group, from runs of this store. Other groups use the reference timings, scaled by the
-    machine's speed, which is measured unless the folder `speed_folder` has it.
+    `mean_seconds` gives the seconds per group, from runs in this store. Other groups use the reference timings, scaled
+    by the machine's speed. The speed is measured unless it is stored in the folder returned by `speed_folder`.
     """
     key_list = list(missing_keys)
     reference: Reference | None = None
@@ -104,9 +105,9 @@ def price_plan(
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
-    """Mean seconds of the missing jobs of each group by the reference timings, on the reference machine.
+    """Return the mean seconds of the missing jobs in each group, using the reference timings on the reference machine.
 
-    Groups with a job without comparable timings are omitted.
+    Groups that contain a job without comparable timings are omitted.
     """
     reference = load_reference()
     spans: dict[str, list[Span | None]] = {}
@@ -120,9 +121,9 @@ def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]
 
 
 def highest_price(plan: Plan, group: str) -> float | None:
-    """The maximum seconds of a job of this group by the reference timings, on the reference machine.
+    """Return the maximum seconds for a job in this group, using the reference timings on the reference machine.
 
-    None if a job has no comparable timing.
+    Returns None if a job has no comparable timing.
     """
     reference = load_reference()
     highest = 0.0
@@ -144,7 +145,7 @@ ENDS = ("expected", "low", "high")
 
 
 def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
-    """The seconds of a job by the reference timings; None without a comparable timing."""
+    """Return the seconds for a job from the reference timings, or None without a comparable timing."""
     job = plan.jobs[key]
     mark = marks(job.function)
     if mark.work is None:
@@ -159,7 +160,7 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
-    """The bounds of a job's seconds, from any training of its size or any task of its audit; None if unknown."""
+    """Bound a job's seconds by any training of its size or any task of its audit. Returns None if nothing is known."""
     mark = marks(plan.jobs[key].function)
     if mark.work is None:
         return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
@@ -183,7 +184,7 @@ def _sum(first: tuple[float, float] | None, second: tuple[float, float] | None) 
 def _startup_span(
     mean_seconds: Mapping[str, float], address: str | None, reference: Reference | None, factor: float
 ) -> Span:
-    """The seconds to start and end the executor."""
+    """Return the seconds needed to start and stop the executor."""
     group = other_runs.startup_group(address)
     if group in mean_seconds:
         return Span.with_factor(mean_seconds[group], OWN)
@@ -193,14 +194,14 @@ def _startup_span(
 
 
 def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
-    """Wall-clock seconds of these jobs, by key, on `slots` slots.
+    """Return the wall-clock seconds of these jobs on `slots` slots.
 
-    The maximum of the total work divided by the slots, the work of GPU jobs divided by `gpus` (if any), and the longest
-    path of dependent jobs.
+    This is the maximum of three values: the total work divided by the slots, the work of GPU jobs divided by `gpus` (if
+    any), and the longest path of dependent jobs.
     """
     work = on_gpus = 0.0
     path: dict[str, float] = {}
-    for key, duration in seconds.items():  # each after its dependencies
+    for key, duration in seconds.items():  # each key follows its dependencies
         if gpus and marks(plan.jobs[key].function).gpus:
             on_gpus += duration
         else:
@@ -212,7 +213,7 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
 
 
 def describe_price(price: Price, slots: int) -> str:
-    """The price as text: `42 min here, 30 to 60, on 2 workers`, with the tasks that have no known time."""
+    """Describe the price, such as `42 min here, 30 to 60, on 2 workers`, and list the tasks without a known time."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
     span = price.here
     hidden_count = len(price.unknown) - MAX_NAMED
@@ -233,7 +234,7 @@ def describe_price(price: Price, slots: int) -> str:
 
 
 def _format_bounds(span: Span) -> str:
-    """`42 min here, 30 to 60`: the bounds in the unit of the expected time."""
+    """Format a span as `42 min here, 30 to 60`, with the bounds in the unit of the expected time."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if span.expected >= 2 * seconds or unit == "s":
             low = span.low / seconds

@@ -1,7 +1,7 @@
-"""Reference timings: the time of units of work and of tasks on one machine, and estimates for other jobs from these.
+"""Reference timings of work units and tasks on one machine, and estimates for other jobs derived from them.
 
-`reference_timings.json` is measured by `python -m bench.reference_timings`. The speed of the present machine relative
-to that machine is measured once by a separate process, `python -m orchestrator.pricing.reference`.
+`python -m bench.reference_timings` measures `reference_timings.json`. The speed of this machine relative to the
+reference machine is measured once, in a separate process: `python -m orchestrator.pricing.reference`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.store import atomic_write
 
-SECONDS = 0.3  # duration of each of the two measurements; their medians vary by 2 % between runs, as with 0.9
+SECONDS = 0.3  # duration of each of the two measurements; medians vary by 2 % between runs, as with 0.9
 SIDE = 512  # rows and columns of the matrices
 IMAGES = 16
 CHANNELS = 16
@@ -34,29 +34,29 @@ KERNEL = 3
 HANGING = 60.0  # seconds
 KINDS = ("product", "convolution")
 FILE = Path(__file__).with_name("reference_timings.json")
-# Errors of estimates, as factors.
-TIMED = 1.4  # a timed unit: another batch size, a busy machine
-LIKE = 2.0  # the same network on images of another size, or a task on another number of tables
-FAR = 4.0  # a task on more or fewer tables than any timed job
-DATA = " on "  # separates a network and its images in the name of a unit
+# Error factors of the estimates.
+TIMED = 1.4  # a timed unit with another batch size, or on a busy machine
+LIKE = 2.0  # the same network on images of another size, or a task that reads another number of tables
+FAR = 4.0  # a task that reads more or fewer tables than any timed job
+DATA = " on "  # separates the network from its images in a unit name
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Processor seconds of one matrix product, and of one convolution."""
+    """Processor seconds for one matrix product and for one convolution."""
 
     product: float
     convolution: float
 
     def against(self, reference: Speed) -> tuple[float, float]:
-        """The factor by which this machine is slower than another, and the factor between the two measurements."""
+        """Return how many times slower this machine is, and the factor by which the two measurements disagree."""
         ratios = [getattr(self, kind) / getattr(reference, kind) for kind in KINDS]
         middle = math.sqrt(ratios[0] * ratios[1])
         return middle, max(ratios) / middle
 
 
 def measure_speed(seconds: float = SECONDS) -> Speed:
-    """The speed of this process: the median processor time of the repetitions that fit into these seconds."""
+    """Measure the speed of this process: the median processor time of the repetitions that fit into these seconds."""
     generator = np.random.default_rng(0)
     square = generator.standard_normal((SIDE, SIDE), dtype=np.float32)
     images = generator.standard_normal((IMAGES, PIXELS, PIXELS, CHANNELS), dtype=np.float32)
@@ -82,7 +82,7 @@ def _median(run: Any, seconds: float) -> float:
 
 
 def machine_speed(folder: Path | None) -> Speed | None:
-    """The speed of this machine, read from `folder`, or measured and stored there; None on failure."""
+    """Return this machine's speed, read from `folder` or measured and stored there. Returns None on failure."""
     if folder is None:
         file = None
     else:
@@ -95,9 +95,9 @@ def machine_speed(folder: Path | None) -> Speed | None:
     return speed
 
 
-@functools.cache  # the same for all stores
+@functools.cache  # independent of the store
 def _measure_apart() -> Speed | None:
-    """The speed measured in a separate process; None on failure."""
+    """Measure the speed in a separate process. Returns None on failure."""
     try:
         process = subprocess.run(
             [sys.executable, "-m", "orchestrator.pricing.reference"],
@@ -120,7 +120,7 @@ def _read_speed(file: Path) -> Speed | None:
 
 
 def _write_speed(file: Path, speed: Speed) -> None:
-    with suppress(OSError), atomic_write.put_in_place(file) as draft:  # if it cannot be stored, it is measured again
+    with suppress(OSError), atomic_write.put_in_place(file) as draft:  # on failure, the next call measures again
         draft.write_text(json.dumps(asdict(speed)))
 
 
@@ -143,7 +143,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Span:
-    """Expected seconds and their bounds."""
+    """Expected seconds, with a lower and an upper bound."""
 
     expected: float
     low: float
@@ -167,8 +167,9 @@ NOTHING = Span(0.0, 0.0, 0.0)
 class Reference:
     """The reference timings.
 
-    `speed` is the machine's speed. `units` has the seconds of each unit of work, `tasks` the pairs (tables read,
-    seconds) of jobs of each task without units, and `executor_seconds` the seconds to start and end an executor.
+    `speed` is the speed of the reference machine. `units` maps each work unit to its seconds, `tasks` maps each task
+    without units to the (tables read, seconds) pairs of its jobs, and `executor_seconds` gives the seconds to start and
+    stop an executor.
     """
 
     speed: Speed
@@ -177,7 +178,7 @@ class Reference:
     executor_seconds: Mapping[str, float]
 
     def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
-        """Seconds of these units; None if one of them has no comparable timing."""
+        """Return the seconds for these units, or None if one of them has no comparable timing."""
         spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
         known_spans = [span for span in spans if span is not None]
         if len(known_spans) == len(spans):
@@ -185,7 +186,10 @@ class Reference:
         return None
 
     def bounds(self, unit: str, count: float) -> tuple[float, float] | None:
-        """Bounds of the seconds of any unit of this kind, such as `train`, on images of this size; None if unknown."""
+        """Bound the seconds of any unit of this kind, such as `train`, on images of this size.
+
+        Returns None if unknown.
+        """
         kind, _, _ = unit.partition(" ")
         _, split, shape = unit.rpartition(DATA)
         comparable_units = {}
@@ -200,9 +204,9 @@ class Reference:
         return min(scaled) * count, max(scaled) * count
 
     def estimate_task(self, task: str, tables: int) -> Span | None:
-        """Seconds of a job of this task that reads this number of tables; None if no job of the task was timed.
+        """Return the seconds for a job of this task that reads this number of tables, or None if no such job was timed.
 
-        Between timed jobs, a power law is interpolated; beyond them, seconds grow in proportion to the tables.
+        Between timed jobs the estimate interpolates a power law. Beyond them, seconds grow in proportion to the tables.
         """
         points = sorted(self.tasks.get(task, ()))
         if not points:
@@ -222,7 +226,10 @@ class Reference:
         return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
 
     def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
-        """Bounds of the seconds of jobs of the same audit that read this number of tables; None if none was timed."""
+        """Bound the seconds of the same audit's jobs that read this number of tables.
+
+        Returns None if none was timed.
+        """
         family = f"{task.partition('.')[0]}."
         spans = [
             span
@@ -245,12 +252,12 @@ class Reference:
             timed_units, key=lambda timed_unit: abs(math.log(pixels / _pixels(timed_unit.rpartition(DATA)[2])))
         )
         ratio = pixels / _pixels(nearest.rpartition(DATA)[2])
-        # The work of convolutions grows with the pixels; the work of dense layers grows less.
+        # The work of convolutions is proportional to the pixels, that of dense layers grows more slowly.
         return Span.with_factor(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)
 
 
 def _pixels(shape: str) -> float:
-    """The number of values in an image of this shape, such as `28x28x1`."""
+    """Return the number of values in an image with this shape, such as `28x28x1`."""
     sides = []
     for side in shape.partition(" ")[0].split("x"):
         if side.isdecimal():
@@ -265,12 +272,12 @@ def _middle(values: Iterable[float]) -> float:
 
 @functools.cache
 def load_reference() -> Reference:
-    """The reference timings in this package."""
+    """Load the reference timings shipped with this package."""
     return parse_reference(json.loads(FILE.read_text(encoding="utf-8")))
 
 
 def parse_reference(value: Any) -> Reference:
-    """The reference timings from the content of their file."""
+    """Parse the content of the reference timings file."""
     tasks = {}
     for task, points in value["tasks"].items():
         tasks[task] = [(int(count), seconds) for count, seconds in points]

@@ -1,4 +1,4 @@
-"""Requests to stop a run, written to the store by anyone with access to it and read by the run's driver."""
+"""Requests to stop a run. Anyone with access to the store can write one; the run's driver reads it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from orchestrator.store.lease import SHARED_FOLDER
 
-REQUEST = "cancel.txt"  # contains the requester
-CANCELLED = "cancelled by"  # begins the reason of a request
-LOOK_SECONDS = 1.0  # between checks by a driver in a folder
-LOOK_SECONDS_REMOTE = 15.0  # in a bucket, where each check costs a request
+REQUEST = "cancel.txt"  # names the requester
+CANCELLED = "cancelled by"  # start of a request's reason
+LOOK_SECONDS = 1.0  # between checks of a store in a folder
+LOOK_SECONDS_REMOTE = 15.0  # between checks of a bucket, each of which costs a request
 
 
 def request_cancellation(store: Store, *runs: str) -> float:
-    """Ask the driver of a run to stop it, under each name that it may be driven by: the run's and its sweeps'.
+    """Ask the driver of a run to stop it. `runs` are all names under which it may be driven: the run's and its sweeps'.
 
-    Returns the seconds within which a living driver checks.
+    Returns the number of seconds within which a living driver checks.
     """
     for run in runs:
         store.keep_run_file(run, REQUEST, _requester().encode(errors="replace"))
@@ -28,7 +28,7 @@ def request_cancellation(store: Store, *runs: str) -> float:
 
 
 class Cancellation:
-    """Checks for requests to stop the run, sweep or search of this name. Earlier requests do not count."""
+    """Checks for requests to stop the run, sweep or search with this name. Earlier requests are ignored."""
 
     def __init__(self, store: Store, run: str, monotonic: Callable[[], float]) -> None:
         self._store = store
@@ -39,7 +39,10 @@ class Cancellation:
         self._last_look = monotonic()
 
     def look(self) -> str | None:
-        """The reason in a new request, once; None if there is no request, or if it is too early to check."""
+        """Return the reason given in a new request, once.
+
+        Returns None if there is no request or it is too early to check again.
+        """
         now = self._monotonic()
         if now - self._last_look < self._seconds:
             return None
@@ -50,8 +53,8 @@ class Cancellation:
         return f"{CANCELLED} {requester}"
 
     def _take(self) -> str | None:
-        """Remove the request from the store; return its requester."""
-        with suppress(StoreError):  # repeated until the store can be read
+        """Remove the request from the store and return its requester."""
+        with suppress(StoreError):  # retried until the store can be read
             data = self._store.read_run_file(self._run, REQUEST)
             if data is not None:
                 self._store.remove(f"runs/{self._run}/{SHARED_FOLDER}/{REQUEST}")
@@ -66,9 +69,9 @@ def _seconds_between_looks(store: Store) -> float:
 
 
 def _requester() -> str:
-    """This user and machine, as `user@host`."""
+    """Return this user and machine as `user@host`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a container user without a name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"

@@ -1,7 +1,7 @@
-"""Changes of the user's code since a run: the changed files, and the acceptance of a change.
+"""Changes to the user's code since a run: which files changed, and whether the user accepted the change.
 
-In `run.json`, `code` has the files of each of the user's networks and audits that the run was planned with, by digest,
-and `accepted` the changes that the user has accepted since. Results of the earlier and the accepted code share keys.
+In `run.json`, `code` lists the files of each user-defined network and audit with which the run was planned, by digest.
+`accepted` lists the changes that the user has accepted since. Results of the earlier and the accepted code share keys.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHOWN_FILES = 3
 
 @dataclass(frozen=True)
 class CodeChange:
-    """Code that has changed since a run was planned.
+    """User code that has changed since a run was planned.
 
-    `keys` is the digest by which it entered the keys of that run, `before` the digest of the code that computed last,
-    and `same` the digests of the accepted versions. `files` names the changed, added and removed files; empty if the
-    run has no record of them.
+    `keys` is the digest under which it entered the run's keys, `before` is the digest of the code that computed last,
+    and `same` holds the digests of accepted versions. `files` names the changed, added and removed files. It is empty
+    if the run has no record of them.
     """
 
     code: str
@@ -45,7 +45,7 @@ class CodeChange:
     same: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """`network hospital:small: layers.py changed since run unique_feature-1f83d9ab`."""
+        """Describe the change: `network hospital:small: layers.py changed since run unique_feature-1f83d9ab`."""
         names = ", ".join(self.files[:SHOWN_FILES]) or "its source"
         hidden_count = len(self.files) - SHOWN_FILES
         if hidden_count > 0:
@@ -54,7 +54,7 @@ class CodeChange:
 
 
 def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
-    """The user's code as stored in `run.json`."""
+    """Return the user's code as stored in `run.json`."""
     by_name = {}
     for source in codes:
         by_name[source.name] = {"digest": source.digest, "files": dict(source.files)}
@@ -62,7 +62,7 @@ def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
 
 
 def changes_of_run(journal: Journal) -> list[CodeChange]:
-    """The user's code that has changed since a run was planned, or since its last accepted change."""
+    """Return the user code that has changed since a run was planned, or since its last accepted change."""
     about = journal.about()
     if "config" not in about:
         return []
@@ -79,7 +79,7 @@ def changes_of_run(journal: Journal) -> list[CodeChange]:
 
 
 def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
-    """The changes of the code behind these pinned cells since its newest runs: see `_newest_changes`."""
+    """Return the changes to the code behind these pinned cells since its newest runs (see `_newest_changes`)."""
     codes: dict[str, Code] = {}
     for cell in cells:
         audit = audits.find(cell.audit).audit
@@ -93,7 +93,7 @@ def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
 
 
 def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
-    """The change of each code since the newest run planned with it, if that run's keys have another digest."""
+    """Return each code's change since the newest run planned with it, if that run's keys have another digest."""
     codes_by_name = {source.name: source for source in codes}
     if not codes_by_name:
         return []
@@ -141,7 +141,7 @@ def _change(run: str, about: Mapping[str, Any], present: Code, earlier_digest: s
 
 
 def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
-    """The pinned cell, with code entering keys by the digests from before these changes."""
+    """Return the pinned cell with the code entering keys under the digests from before these changes."""
     code_names = {source.name for source in code.code_of(cell.config)}
     concerned = [change for change in changes if change.code in code_names or change.code.startswith(code.AUDIT)]
     if not concerned:
@@ -156,7 +156,7 @@ def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
 
 
 def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
-    """Record in a run's folder the accepted changes and the present code."""
+    """Record the accepted changes and the current code in a run's folder."""
     about = journal.about()
     earlier_entries = list(about.get("accepted", ()))
     recorded = set()
@@ -177,9 +177,9 @@ def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
 
 
 def check_code(journal: Journal, store: Store, same_code: bool) -> None:
-    """Refuse to resume a run whose code has changed, unless the user accepts the change, which is then recorded.
+    """Refuse to resume a run whose code has changed, unless the user accepts the change. Acceptance is recorded.
 
-    Raises SpecError with the names of the changed files. A run with all results is never refused.
+    Raises SpecError with the names of the changed files. A run that has all its results is never refused.
     """
     planned_keys = set(journal.tasks())
     stored_keys = planned_keys & store.keys()
@@ -210,7 +210,7 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
 
 
 def describe_accepted(about: Mapping[str, Any]) -> list[str]:
-    """A line for each change of code that the user has accepted in a run."""
+    """Return one line per code change that the user has accepted in a run."""
     lines = []
     for entry in about.get("accepted", ()):
         files = ", ".join(entry["files"]) or "its source"

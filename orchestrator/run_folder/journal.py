@@ -1,4 +1,4 @@
-"""A run's folder: its config and plan, written once, and the append-only log of its events.
+"""A run's folder: its configuration and plan, which are written once, and an append-only event log.
 
 runs/ID/run.json       audit, preset, config, setting in a sweep (or the cells of a sweep), and the specification
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
@@ -40,19 +40,19 @@ from orchestrator.store.provenance import commit, now, versions
 from orchestrator.store.regular_file import regular_bytes, regular_opener
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
-STARTED = b'"event": "started"'  # in a line of the log; inside a text the quotes would be escaped
-KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the beginning of a line
+STARTED = b'"event": "started"'  # in a log line; inside a string, the quotes would be escaped
+KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the start of a line
 DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)", .*\}$', re.MULTILINE)
 ENDS = ("finished", "decided", "failed", "interrupted", "paused")
-COMPLETE = ("finished", "decided")  # the ends with all needed results
+COMPLETE = ("finished", "decided")  # end events of a run that has all needed results
 REPLAN_EVENTS = ("tolerated", "curtailed")  # events that replace the planned keys behind the tables
-NEUTRAL_EVENTS = ("step", "ready", "running")  # events that do not change the results
-TAIL = 64 * 1024  # bytes at the end of the log, far more than the events after a run's end
-SETTLED = 2.0  # seconds after which every cell's log has the events that any other has
+NEUTRAL_EVENTS = ("step", "ready", "running")  # events that do not change results
+TAIL = 64 * 1024  # bytes read from the end of the log, far more than the events after a run's end
+SETTLED = 2.0  # seconds after which every cell's log has all events that any other has
 
 
 class Journal:
-    """The files of a run's folder. Creating a Journal reads nothing; unreadable files raise StoreError when read.
+    """The files in a run's folder. Creating a Journal reads nothing. Unreadable files raise StoreError when read.
 
     `disclose(folder, about)`, if given, returns the public part of `about`.
     """
@@ -71,7 +71,7 @@ class Journal:
         return self.folder.is_dir()
 
     def create(self, about: Mapping[str, Any], plan: Plan | None) -> None:
-        """Create the folder with its config and plan, atomically; no effect if it exists."""
+        """Create the folder with its configuration and plan, atomically. Has no effect if it exists."""
         if self.exists:
             return
         # Drivers in two containers may have the same process id.
@@ -88,7 +88,7 @@ class Journal:
             with contextlib.suppress(FileExistsError):
                 os.rename(draft, self.folder)
         except OSError as error:
-            if not self.exists:  # otherwise another driver was first, with the same content
+            if not self.exists:  # otherwise another driver was faster and wrote the same content
                 raise Unwritable(f"cannot write {self.folder}: {error.strerror or error}") from None
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -107,13 +107,13 @@ class Journal:
             raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
     def note_left_out(self, left_out: Sequence[Mapping[str, Any]]) -> None:
-        """Record the cells of the preset that the last start of a run or sweep skipped, and why."""
+        """Record which of the preset's cells the last start of a run or sweep skipped, and why."""
         about = self.about()
         if about.get("left_out", []) != left_out:
             self.rewrite({**about, "left_out": left_out})
 
     def about(self) -> dict[str, Any]:
-        """The run's config and the other content of `run.json`."""
+        """Return the content of `run.json`, including the run's configuration."""
         return self.public_part(self._read("run.json", run_files.check_about))
 
     @property
@@ -122,38 +122,41 @@ class Journal:
         return self._disclose is not None
 
     def public_part(self, about: dict[str, Any]) -> dict[str, Any]:
-        """The public part of this content of a `run.json`, if the journal has `disclose`; otherwise all of it."""
+        """Return the public part of this `run.json` content if the journal has `disclose`.
+
+        Otherwise, return all of it.
+        """
         if self._disclose is None:
             return about
         return self._disclose(self.folder, about)
 
     def check(self) -> None:
-        """Raise StoreError if the config or the plan cannot be read."""
+        """Raise StoreError if the configuration or the plan cannot be read."""
         if "cells" not in self.about():
             self._plan()
 
     def parts(self) -> list[Journal]:
-        """The runs of a sweep or of a search's trials; for a run, the run itself."""
+        """Return the runs of a sweep or of a search's trials. For a run, return the run itself."""
         return [self.sibling(name) for name in self.about().get("cells", ())] or [self]
 
     def sibling(self, run: str) -> Journal:
-        """The journal of another run of the same store, such as a sweep's cell, with the same `disclose`."""
+        """Return the journal of another run in the same store, such as a sweep's cell, with the same `disclose`."""
         return Journal(self.folder.with_name(run), self._disclose)
 
     def roots(self) -> dict[str, tuple[str, ...]]:
-        """The keys behind each of the run's tables, as planned."""
+        """Return the planned keys behind each of the run's tables."""
         return {name: tuple(keys) for name, keys in self._plan()["roots"].items()}
 
     def tasks(self) -> dict[str, str]:
-        """Every planned key and the name of its task."""
+        """Return the task name of every planned key."""
         return dict(self._plan()["jobs"])
 
     def after(self) -> dict[str, str]:
-        """The link before each link of a chain, as planned."""
+        """Return the planned predecessor of each link in a chain."""
         return dict(self._plan().get("after", {}))
 
     def following(self) -> dict[str, set[str]]:
-        """The planned links after each link of a chain."""
+        """Return the planned successors of each link in a chain."""
         planned_keys = self.tasks()
         following: dict[str, set[str]] = {}
         for key, previous_link in self.after().items():
@@ -162,19 +165,19 @@ class Journal:
         return following
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Append events to the log; events without a time get the present one."""
+        """Append events to the log. Events without a time get the current one."""
         stamp = now()
         lines = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
             log = os.open(self.folder / "events.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             try:
                 end = os.fstat(log).st_size
-                # A line truncated by a kill is ended first.
+                # A line truncated by a kill is terminated first.
                 is_torn = bool(end) and os.pread(log, 1, end - 1) != b"\n"
                 try:
                     atomic_write.write_all(log, ("\n" * is_torn + lines).encode())
                 except BaseException:
-                    os.truncate(log, end)  # all or nothing: the events may be appended again
+                    os.truncate(log, end)  # all or nothing, because the events may be appended again
                     raise
             finally:
                 os.close(log)
@@ -182,18 +185,18 @@ class Journal:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events so far, oldest first. Truncated lines, and lines that are not events, are skipped."""
+        """Yield the events so far, oldest first. Truncated lines and lines that are not events are skipped."""
         yield from self.events_from(0)[0]
 
     def last_start(self, kinds: Container[str] | None = None) -> list[dict[str, Any]]:
-        """The events since the last start, or all if no start is logged. Earlier events are not parsed.
+        """Return the events since the last start, or all events if no start is logged. Earlier events are not parsed.
 
-        With `kinds`, which must include `started`, only events of these kinds; the others are not parsed either.
+        With `kinds`, which must include `started`, only events of these kinds are parsed and returned.
         """
         return _events(self._since_last_start(), kinds)
 
     def has_finished(self) -> bool:
-        """Whether all planned results existed when the run last ended, from the last lines of the log."""
+        """Whether all planned results existed when the run last ended, according to the last lines of the log."""
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
@@ -207,29 +210,35 @@ class Journal:
         return bool(ends) and ends[-1]["event"] == "finished" and jobs.get("stored") == jobs.get("planned")
 
     def last_computed(self) -> set[str]:
-        """The keys that the last start computed, found without parsing, since there may be a million."""
+        """Return the keys computed in the last start.
+
+        They are found without parsing, because there may be a million.
+        """
         return {key.decode() for key in DONE.findall(self._since_last_start())}
 
     def _since_last_start(self) -> bytes:
-        """The lines of the log since the last start, or all."""
+        """Return the log lines since the last start, or all lines if there is none."""
         end = len(data := self._log(0) or b"")
         while (start := data.rfind(STARTED, 0, end)) >= 0:
             begin = data.rfind(b"\n", 0, start) + 1
             events = _events(data[begin : data.find(b"\n", start)])
             if events and events[0]["event"] == "started":
                 return data[begin:]
-            end = start  # that line is torn or damaged
+            end = start  # that line is incomplete or damaged
         return data
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The events from this byte of the log, and the byte to continue from, before an unfinished line."""
+        """Return the events from this byte of the log on, and the byte to continue from.
+
+        An unfinished last line is left for the next call.
+        """
         data = self._log(position)
         if data is None:
             return ([], 0)
         return (_events(data), position + len(data))
 
     def _log(self, position: int) -> bytes | None:
-        """The complete lines of the log from this byte; None if there is no log."""
+        """Return the complete log lines from this byte. Returns None if there is no log."""
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(position)
@@ -241,7 +250,7 @@ class Journal:
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
-        """The content of `plan.json`, cached, since the file never changes."""
+        """Return the content of `plan.json`, which is cached because the file never changes."""
         if self._plan_content is None:
             self._plan_content = self._read("plan.json", run_files.check_plan)
         return self._plan_content
@@ -280,7 +289,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def cell_description(cell: Cell) -> dict[str, Any]:
-    """The content of `run.json` for a cell."""
+    """Return the content of `run.json` for a cell."""
     about = {
         "audit": cell.audit,
         "preset": cell.preset,
@@ -295,7 +304,7 @@ def cell_description(cell: Cell) -> dict[str, Any]:
 
 
 def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
-    """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
+    """Return the content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
     specs = [cell.spec for cell in cells]
     common_spec = None
     if all(spec == specs[0] for spec in specs):
@@ -306,7 +315,7 @@ def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, A
 
 
 def _spec_description(spec: Spec | None) -> dict[str, Any]:
-    """The specification as stored in `run.json`: the parts that affect results."""
+    """Return the specification as stored in `run.json`: the parts that affect results."""
     if spec is None:
         return {}
     fields = {"set": jsonable(spec.set), "sweep": jsonable(spec.sweep)}
@@ -314,7 +323,7 @@ def _spec_description(spec: Spec | None) -> dict[str, Any]:
 
 
 def reopen_cell(journal: Journal) -> Cell:
-    """The cell of a run from its folder."""
+    """Restore the cell of a run from its folder."""
     about = journal.about()
     audit = audits.find(about["audit"]).audit
     config = coerce(about.get("config", {}), audit.config, "config")
@@ -330,12 +339,12 @@ def reopen_cell(journal: Journal) -> Cell:
 
 
 def has_current_keys(about: Mapping[str, Any]) -> bool:
-    """Whether the run of this `run.json` was planned with keys of the present format."""
+    """Whether the run with this `run.json` was planned with the current key format."""
     return bool(about.get("key_format", 1) == KEY_FORMAT)
 
 
 def check_key_format(journal: Journal) -> None:
-    """Raise EngramError if the run or search was planned with keys of another format."""
+    """Raise EngramError if the run or search was planned with another key format."""
     about = journal.about()
     if not has_current_keys(about):
         command = "run"
@@ -348,7 +357,10 @@ def check_key_format(journal: Journal) -> None:
 
 
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
-    """The cell and plan of a run from its folder. Raises EngramError if the present code plans other jobs."""
+    """Restore the cell and plan of a run from its folder.
+
+    Raises EngramError if the current code plans different jobs.
+    """
     check_key_format(journal)
     cell = reopen_cell(journal)
     plan = plan_of(cell)
@@ -363,12 +375,12 @@ def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
 
 
 class MergedLog:
-    """Follows these logs; `read` returns the events added to them, ordered by time.
+    """Follows several logs. `read` returns newly added events in order of time.
 
-    An event in several logs is returned once. Two starts are the same event if their times are equal, two stored
-    results of one start if their keys are equal, and other events if their whole content is equal. Events before
-    `start_time`, when a sweep's cells were still separate runs, are omitted. `position` is the number of bytes read of
-    a single run's log.
+    An event that appears in several logs is returned once. Two starts are the same event if their times are equal, two
+    stored results within a start if their keys are equal, and other events if their entire content is equal. Events
+    before `start_time`, when a sweep's cells were still separate runs, are omitted. `position` is the number of bytes
+    read from the log of a single run.
     """
 
     def __init__(self, journals: Sequence[Journal], start_time: str = "") -> None:
@@ -381,9 +393,10 @@ class MergedLog:
         self._returned: set[str] = set()
 
     def read(self, is_complete: bool = True) -> list[Event]:
-        """The new events; for several logs only events that no later event can precede, unless `is_complete`.
+        """Return the new events. With several logs, hold back events that a later one may still precede.
 
-        A driver writes an event to all logs at once, so that 2 s are enough.
+        A driver writes an event to all logs at once, so 2 s are enough to wait. With `is_complete`, all events are
+        returned.
         """
         new_events: list[Event] = []
         for index, journal in enumerate(self._journals):
@@ -402,7 +415,7 @@ class MergedLog:
         return [new for event in ready if event["time"] >= self._start_time and (new := self._new_part(event))]
 
     def _new_part(self, event: Event) -> Event | None:
-        """The part of this event that no log has had since the last start; None if there is none."""
+        """Return the part of this event that no log has had since the last start. Returns None if there is none."""
         if event["event"] == "started":
             if event["time"] == self._last_start:
                 return None

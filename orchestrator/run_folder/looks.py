@@ -1,9 +1,9 @@
-"""Looks: the number of answered runs in a store that examine the same question, for the correction of errors.
+"""Counts looks: how many answered runs in a store examine the same question. Error rates are corrected for this.
 
-Two runs of one audit are looks at the same question if they share a training, for example when canaries are added, or
-if their configurations differ only in seeds, sizes and thresholds of the answer. A run of the preset `null`, in which
-nothing can be found, is a look only at nulls. A run counts once all of its results exist. Its look is then recorded in
-its folder and does not change when the run is resumed.
+Two runs of an audit are looks at the same question if they share a training, for example after adding canaries, or if
+their configurations differ only in seeds, sizes and answer thresholds. Runs of the preset `null`, which contain no
+effect to find, count as looks only for each other. A run counts once all its results exist. Its look is then recorded
+in its folder and does not change when the run is resumed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from orchestrator.spec.resolve import Cell
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.looks import FIRST, Look
 
-# Fields of sizes. A run with other values is another look at the same question.
+# Size fields. A run with other values is another look at the same question.
 SIZES = ("canaries", "models", "pairs", "replicates", "repetitions", "seeds", "draws", "permutations", "resamples")
 SEED = "seed"
 NULL = "null"
 
 
 def read_look(about: Mapping[str, Any]) -> Look:
-    """The look recorded in a run's folder; the first one if there is none."""
+    """Return the look recorded in a run's folder. If there is none, it is the first look."""
     look = about.get("look")
     if look is None:
         return FIRST
@@ -43,9 +43,9 @@ def read_look(about: Mapping[str, Any]) -> Look:
 
 @dataclass(frozen=True)
 class PastRun:
-    """An answered run: its name, whether it is a null run, its question and the keys of its jobs.
+    """An answered run: its name, whether it is a null run, its question and its job keys.
 
-    The question is None if the run's audit is not installed or has changed since.
+    The question is None if the run's audit is not installed or has changed since the run.
     """
 
     run: str
@@ -55,7 +55,7 @@ class PastRun:
 
 
 def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
-    """The answered runs of this audit in the folder, without unreadable ones."""
+    """Return the answered runs of this audit in the folder. Unreadable runs are skipped."""
     past_runs = []
     for journal in _answered_runs(audit, runs):
         with suppress(StoreError):
@@ -66,7 +66,7 @@ def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
 
 
 def _count_looks(cell: Cell, plan: Plan, past_runs: Iterable[PastRun], own_runs: Collection[str] = ()) -> Look:
-    """The look of a run of this cell and plan at its question, after the runs that were answered before it.
+    """Return which look at its question a run of this cell and plan is, given the runs answered before it.
 
     `own_runs` are names of runs that do not count.
     """
@@ -85,7 +85,7 @@ def _count_looks(cell: Cell, plan: Plan, past_runs: Iterable[PastRun], own_runs:
 
 
 def expected_look(cell: Cell, plan: Plan, run: Journal, past_runs: Iterable[PastRun]) -> int:
-    """The look of the run in this folder or, if none is recorded yet, its look once it is answered."""
+    """Return the recorded look of the run in this folder. If there is none yet, return its look once it is answered."""
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
@@ -99,7 +99,7 @@ def _is_null(preset: str | None) -> bool:
 def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
     """Record the look of each of these runs, which were judged together and have just been answered.
 
-    A recorded look does not change.
+    A recorded look never changes.
     """
     new_runs = [journal.run for journal in journals if "look" not in journal.about()]
     past_runs = cache(read_past_runs)
@@ -108,7 +108,7 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
             continue
         registered = audits.find_installed(journal.about()["audit"])
         if registered is None or registered.audit.verdict is None:
-            continue  # it gives no answer
+            continue  # this run gives no answer
         cell = reopen_cell(journal)
         counted = _count_looks(cell, plan, past_runs(cell.audit, journal.folder.parent), new_runs)
         look = replace(counted, cells=len(journals))
@@ -117,19 +117,22 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
 
 
 def _question_of(audit: str, config: Any) -> Any:
-    """The configuration without seeds, sizes, thresholds of the answer and rules of stopping."""
+    """Return the configuration without seeds, sizes, answer thresholds and stopping rules."""
     stopping = audits.find(audit).audit.stopping
     rules = () if stopping is None else (stopping.level, stopping.pairs)
     try:
         form = canonical(config)
-    except SpecError:  # data that the configuration names and no job reads have no digest
+    except SpecError:  # data that the configuration names but no job reads have no digest
         form = plain(config)
     left_out = {*rules, *_fields_left_out(config)}
     return _without_seeds(_without_paths(form, left_out, ""))
 
 
 def _fields_left_out(config: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted paths of thresholds that only the answer reads, and of sizes (not of fields that name files)."""
+    """Yield the dotted paths of size fields and of thresholds that only the answer reads.
+
+    Fields that name files are kept.
+    """
     for field in dataclasses.fields(config):
         path = f"{prefix}{field.name}"
         value = getattr(config, field.name)
@@ -160,9 +163,9 @@ def _without_seeds(form: Any) -> Any:
 
 
 def _answered_runs(audit: str, runs: Path) -> Iterator[Journal]:
-    """The runs of this audit in the folder that were answered."""
+    """Yield the answered runs of this audit in the folder."""
     for folder in sorted(runs.glob(f"{audit}-*")) if runs.is_dir() else []:
-        if not (folder / "plan.json").is_file():  # a sweep and a search have no plan
+        if not (folder / "plan.json").is_file():  # sweeps and searches have no plan
             continue
         journal = Journal(folder)
         with suppress(StoreError):
@@ -172,13 +175,13 @@ def _answered_runs(audit: str, runs: Path) -> Iterator[Journal]:
 
 
 def _has_ended(journal: Journal) -> bool:
-    """Whether the last start of a run of an earlier version, which recorded no look, had all needed results."""
+    """Whether the last start of a run had all needed results. Used for runs from versions that recorded no look."""
     ends = [event["event"] for event in journal.last_start(COMPLETE)]
     return bool(ends) and ends[-1] in COMPLETE
 
 
 def _question_of_run(about: Mapping[str, Any]) -> Any:
-    """The question of a run; None if its audit is not installed or has changed since."""
+    """Return the question of a run. Returns None if its audit is not installed or has changed since the run."""
     with suppress(EngramError, KeyError):
         config = coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
         return _question_of(about["audit"], config)

@@ -1,8 +1,8 @@
-"""Notes in a run's folder that enter no key: its delivery to MLflow, the details of its certificate, and stamps.
+"""Notes in a run's folder that are not part of any key: delivery to MLflow, certificate details, and stamps.
 
-A start verifies every planned result before it reports that the run is finished. Reading 100,000 files takes seconds,
-and an hour in a bucket. Therefore the run's folder stores the stamp of each verified result, and a later start reads
-only results whose stamp has changed. `engram verify`, and every reader of a result, read all bytes.
+Each start verifies every planned result before it reports the run as finished. Reading 100,000 files takes seconds on
+disk and an hour in a bucket. The run's folder therefore stores a stamp of each verified result, and a later start
+rereads only results whose stamp has changed. `engram verify`, and every reader of a result, read all bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from orchestrator.store.regular_file import regular_bytes, regular_text
 
 RECEIPT_FILE = "mlflow.json"
 DETAILS_FILE = "details.json"
-LONGEST_DETAIL = 200  # characters of one of them, so that the certificate stays one sheet
+LONGEST_DETAIL = 200  # characters per detail, so that the certificate stays on one sheet
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Delivery of a run. `position`, `state` and `fingerprint` identify the delivered content; empty until complete.
+    """Record of a run's delivery to MLflow.
+
+    `position`, `state` and `fingerprint` identify the delivered content. They are empty until delivery is complete.
 
     position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path.
     """
@@ -47,7 +49,10 @@ class Receipt:
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """The receipt of the run in this folder; None if it is absent or unreadable, so that all is delivered again."""
+    """Return the receipt of the run in this folder.
+
+    Returns None if it is missing or unreadable. The whole run is then delivered again.
+    """
     with suppress(OSError, ValueError, TypeError):
         return Receipt(**json.loads(regular_text(folder / RECEIPT_FILE)))
     return None
@@ -59,7 +64,7 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 
 @dataclass(frozen=True)
 class Details:
-    """Details of a certificate, one line each; empty if not given."""
+    """Details for a certificate, one line each. Details that are not given are empty."""
 
     title: str = ""
     auditor: str = ""
@@ -74,7 +79,10 @@ DETAIL_NAMES = tuple(field.name for field in fields(Details))
 
 
 def read_details(folder: Path) -> Details:
-    """The details of the run in this folder, empty if there are none. Raises Damaged if their file is damaged."""
+    """Return the details of the run in this folder, which are empty if none were given.
+
+    Raises Damaged if their file is damaged.
+    """
     path = folder / DETAILS_FILE
     try:
         data = regular_bytes(path)
@@ -93,7 +101,7 @@ def read_details(folder: Path) -> Details:
 
 
 def give_details(folder: Path, details_to_change: Mapping[str, str]) -> Details:
-    """Change and store the given details of a run; an empty text removes one.
+    """Change some details of a run and store them. An empty text removes a detail.
 
     Raises SpecError for a value that is not a line of text, and StoreError if the file cannot be written.
     """
@@ -108,7 +116,7 @@ def give_details(folder: Path, details_to_change: Mapping[str, str]) -> Details:
 
 
 def load_details(path: Path) -> dict[str, str]:
-    """The details in a YAML file with some of their names. Raises SpecError for any other content."""
+    """Load details from a YAML file. Raises SpecError if it contains anything else."""
     value = load_yaml(path)
     if not isinstance(value, Mapping):
         if value is None:
@@ -120,7 +128,7 @@ def load_details(path: Path) -> dict[str, str]:
 
 
 def _parse_details(content: object, path: str) -> dict[str, str]:
-    """These details, checked and without surrounding blanks."""
+    """Return these details, checked and stripped."""
     prefix = f"{path}: " if path else ""
     if not isinstance(content, Mapping):
         raise SpecError(f"{prefix}it must be a mapping with {', '.join(DETAIL_NAMES)}")
@@ -142,19 +150,19 @@ def _parse_details(content: object, path: str) -> dict[str, str]:
     return checked
 
 
-VERIFIED_FILE = "verified.stamps"  # not .json, which other machines fetch to list the runs
+VERIFIED_FILE = "verified.stamps"  # not .json, because other machines fetch JSON files to list the runs
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The stamps of verified results by key, and of verified parts by table and name; "" without a stamp."""
+    """Stamps of verified results by key, and of verified table parts by table and name. "" if there is no stamp."""
 
     results: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_verified(journal: Journal) -> Verified:
-    """The record of the run's last verification; empty if it is missing or damaged."""
+    """Return the record of the run's last verification. It is empty if missing or damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         content = run_files.unseal(regular_bytes(journal.folder / VERIFIED_FILE), must_be_sealed=True)
         return Verified(content["results"], content["tables"])
@@ -162,6 +170,6 @@ def read_verified(journal: Journal) -> Verified:
 
 
 def record_verified(journal: Journal, verified: Verified) -> None:
-    """Store this for later starts. It only saves time, so errors are ignored."""
+    """Store the verification record for later starts. It only saves time, so errors are ignored."""
     with suppress(OSError), atomic_write.put_in_place(journal.folder / VERIFIED_FILE) as draft:
         draft.write_bytes(run_files.seal(asdict(verified)))

@@ -1,4 +1,4 @@
-"""The other runs of a store: the time of their jobs, the keys that living ones compute, the checkpoints they need."""
+"""Information from other runs in the store: job times, keys being computed, and checkpoints still needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder
 from orchestrator.store.regular_file import regular_text
 
-RUNS = 20  # number of newest runs read
-SAMPLES = 200  # timings of one group in one run
+RUNS = 20  # number of newest runs to read
+SAMPLES = 200  # timings per group in one run
 
 
 def sweeps_with(cell: Journal) -> Iterator[str]:
-    """The sweeps that contain a run as a cell."""
+    """Yield the sweeps that contain a run as a cell."""
     for folder in sorted(cell.folder.parent.glob("*-sweep-*")):
         with suppress(StoreError):
             if cell.run in Journal(folder).about().get("cells", ()):
@@ -31,7 +31,7 @@ def sweeps_with(cell: Journal) -> Iterator[str]:
 
 
 def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
-    """Write a run's timings by group to its folder, replacing those of the same groups of an earlier start.
+    """Write a run's timings by group to its folder, replacing those of the same groups from an earlier start.
 
     Errors are ignored: a full disk must not stop the run here.
     """
@@ -50,7 +50,7 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
 
 
 def mean_seconds(runs: Path) -> dict[str, float]:
-    """Mean seconds of a job by group, over the newest runs with timings."""
+    """Return the mean seconds per job by group, over the newest runs with timings."""
     files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     durations_by_group: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
@@ -60,7 +60,10 @@ def mean_seconds(runs: Path) -> dict[str, float]:
 
 
 def _read_timings(path: Path) -> dict[str, list[float]]:
-    """A run's timings by group; empty if they cannot be read, which only makes the expected time unknown."""
+    """Return a run's timings by group.
+
+    Returns no timings if they cannot be read. The expected time is then merely unknown.
+    """
     try:
         return dict(run_files.parse_timings(json.loads(regular_text(path))))
     except (OSError, ValueError, RecursionError):
@@ -70,13 +73,13 @@ def _read_timings(path: Path) -> dict[str, list[float]]:
 def jobs_by_kind(
     plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]
 ) -> dict[str, tuple[int, float | None]]:
-    """The missing jobs by group: their number, and the expected seconds of one; None if none was ever timed."""
+    """Count the missing jobs by group, with the expected seconds per job. These are None if no job was ever timed."""
     counts = Counter(plan.groups[key] for key in missing)
     return {group: (count, seconds.get(group)) for group, count in counts.items()}
 
 
 def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Mean seconds of a job by task: the mean over its groups."""
+    """Return the mean seconds per job by task, averaged over its groups."""
     durations_by_task: dict[str, list[float]] = defaultdict(list)
     for group, duration in seconds.items():
         durations_by_task[group.partition("/")[0]].append(duration)
@@ -87,13 +90,13 @@ def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def startup_group(address: str | None) -> str:
-    """The group of the timings for starting and ending an executor."""
+    """Return the group name for timings of starting and ending an executor."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
 
 
 @dataclass
 class OtherRun:
-    """An earlier run with a living driver: its keys, and the time of its log's last growth, by this machine's clock."""
+    """An earlier run with a living driver: its keys, and when its log last grew by this machine's clock."""
 
     holder: Holder
     keys: frozenset[str]
@@ -102,10 +105,10 @@ class OtherRun:
 
 
 class ConcurrentRuns:
-    """The runs in a folder of runs that living drivers have held since before `start`, without `own_runs` ones.
+    """The runs in a folder that living drivers have held since before `start`, excluding `own_runs`.
 
-    Two runs agree on which of them is earlier, so that exactly one computes their shared keys. Only files of living
-    drivers are read, regardless of the number of ended runs.
+    Any two runs agree on which of them is earlier, so exactly one of them computes their shared keys. Only the files of
+    living drivers are read, regardless of how many runs have ended.
     """
 
     def __init__(
@@ -126,11 +129,12 @@ class ConcurrentRuns:
     def find_claims(
         self, planned_keys: Set[str], done_keys: Set[str] = frozenset()
     ) -> Mapping[str, tuple[Holder, set[str], float]]:
-        """Earlier living runs that plan some of our keys: by run, its driver, these keys, and its seconds of idleness.
+        """Return the earlier living runs that plan some of our keys.
 
-        Ours are the `planned_keys` keys that are not `done_keys`, which are looked through only if there is such a run.
+        Each run is mapped to its driver, the shared keys, and the seconds for which it has been idle.
 
-        A driver is active while its log grows; the seconds count from the last growth observed here.
+        Our keys are the `planned_keys` that are not in `done_keys`. They are searched only if there is such a run. A
+        driver counts as active while its log grows; idle seconds count from the last growth observed here.
         """
         now = self._monotonic()
         claims = {}
@@ -139,7 +143,7 @@ class ConcurrentRuns:
                 continue
             other_run = self._other_runs.get(run)
             if other_run is None or other_run.holder.token != holder.token:
-                # a plan does not change
+                # Plans do not change, so reuse the keys read earlier.
                 if other_run:
                     keys = other_run.keys
                 else:
@@ -158,7 +162,10 @@ class ConcurrentRuns:
         return claims
 
     def _planned_keys(self, run: str) -> frozenset[str]:
-        """The planned keys of a run; empty if its plan is unreadable, so that other runs are not blocked."""
+        """Return the planned keys of a run.
+
+        Returns an empty set if its plan is unreadable, so that it blocks no other run.
+        """
         try:
             return frozenset(Journal(self._runs / run).tasks())
         except StoreError:
@@ -174,27 +181,27 @@ class ConcurrentRuns:
 class CheckpointGc:
     """Removes checkpoints that no run needs.
 
-    `own_runs` are the names of this start's runs, `runs` is the folder of runs.
+    `own_runs` are the names of this start's runs, and `runs` is the folder that contains all runs.
 
-    A checkpoint is needed if the next link of its chain is planned in some run and not stored: that run will use it.
+    A checkpoint is needed if some run plans the next link of its chain and that link is not stored.
     """
 
     def __init__(self, store: Store, runs: Path, own_runs: Collection[str], keep: bool) -> None:
         self._store = store
         self._runs = runs
         self._own_runs = own_runs
-        self.keep = keep  # whether the last checkpoint of each chain is kept even if no run needs it
-        self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
+        self.keep = keep  # whether to keep the last checkpoint of each chain even if no run needs it
+        self._following: dict[str, dict[str, set[str]]] = {}  # next links by run and key; plans do not change
         self._listed_runs: set[str] = set()
-        self._listing_time = 0  # modification time of the folder of runs when it was last listed
+        self._listing_time = 0  # modification time of the runs folder when it was last listed
 
     def pass_over(self, plan: Plan, key: str, done_keys: Container[str]) -> None:
-        """Remove the checkpoint that a stored link continued from, unless another link needs it."""
+        """Remove the checkpoint from which a stored link continued, unless another link needs it."""
         if key in plan.after:
             self._remove(plan, [plan.after[key]], done_keys)
 
     def clear(self, plan: Plan, done_keys: Container[str]) -> None:
-        """Remove the remaining checkpoints of an ended run; with `keep`, retain the last one of each chain."""
+        """Remove the remaining checkpoints of a run that has ended. With `keep`, keep the last one of each chain."""
         passed_links = set()
         for key in plan.after:
             if key in plan.jobs and key in done_keys:
@@ -208,7 +215,7 @@ class CheckpointGc:
             )
 
     def _remove(self, plan: Plan, keys: Iterable[str], done_keys: Container[str]) -> None:
-        """Remove the checkpoints that no run needs. A checkpoint that cannot be removed stays."""
+        """Remove the checkpoints that no run needs. One that cannot be removed stays."""
         for key in keys:
             with suppress(StoreError, OSError):
                 if all(link in done_keys for link in plan.following.get(key, ())) and not self._is_needed_elsewhere(
@@ -217,20 +224,20 @@ class CheckpointGc:
                     self._store.remove_state(key)
 
     def _is_needed_elsewhere(self, key: str) -> bool:
-        """Whether another run plans a link after this one that is not stored."""
+        """Whether another run plans a later link that is not stored."""
         return any(
             link not in self._store for run in self._runs_with_plan() for link in self._following[run].get(key, ())
         )
 
     def _runs_with_plan(self) -> list[str]:
-        """The other runs with a plan. The folder is listed again only if a run was added or removed."""
+        """Return the other runs that have a plan. The folder is listed again only if a run was added or removed."""
         changed = self._runs.stat().st_mtime_ns
         if changed != self._listing_time:
             self._listing_time = changed
             self._listed_runs = {path.name for path in self._runs.glob("[!.]*")} - set(self._own_runs)
         for run in self._listed_runs - set(self._following):
             journal = Journal(self._runs / run)
-            if (journal.folder / "plan.json").exists():  # a sweep has none
+            if (journal.folder / "plan.json").exists():  # sweeps have no plan
                 self._following[run] = {}
                 with suppress(StoreError):
                     self._following[run] = journal.following()

@@ -1,7 +1,7 @@
-"""Progress: counts over the events of a run, and the expected remaining time.
+"""Progress of a run: counts of its events, and the expected remaining time.
 
-They appear in the display, in `status --watch` and in tracking. The time is computed from the cost of jobs of each kind
-and the number of simultaneous jobs.
+They appear in the terminal display, in `status --watch` and in tracking. The time is computed from the cost of each
+kind of job and the number of concurrent jobs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from orchestrator.quantities import approximate_duration
 
 MAX_DURATIONS = 50  # number of latest jobs of a kind that determine its cost
 WEIGHT = 5  # weight of the number of slots, in jobs per slot, when estimating concurrency
-MIN_PRICED = 1.0  # seconds of prices below which the ratio to measured times is not used
-MIN_DURATIONS = 2  # jobs of this run that replace earlier timings; the first one also loads libraries
+MIN_PRICED = 1.0  # seconds of predicted cost below which the ratio to measured times is not used
+MIN_DURATIONS = 2  # jobs of this run after which earlier timings are replaced; the first job also loads libraries
 Event = Mapping[str, Any]
 
 
 @dataclass
 class Kind:
-    """Jobs that take about the same time: the number remaining, and the seconds of one if known."""
+    """Jobs that take about the same time: how many remain, and the seconds per job if known."""
 
     remaining: int = 0
     expected: float | None = None  # from earlier runs
@@ -34,40 +34,40 @@ class Kind:
 
     @property
     def cost(self) -> float | None:
-        """Seconds of one job; None if unknown."""
+        """Seconds per job. None if unknown."""
         if self.durations and (self.expected is None or len(self.durations) >= MIN_DURATIONS):
             return statistics.median(self.durations)
         return self.expected
 
 
 class TimeLeft:
-    """Counts jobs down by kind; all times are seconds of one clock.
+    """Counts down the remaining jobs by kind. All times are seconds of one clock.
 
-    `kinds` gives for each kind the remaining jobs, and the expected seconds of one, None if no run has timed one. For
-    such kinds, `prices` has the seconds of the plan's price, if any, which are scaled by the ratio of measured times to
-    prices of ended jobs.
+    `kinds` gives the remaining jobs of each kind and the expected seconds per job (None if no run has timed one). For
+    kinds without timings, `prices` gives predicted seconds from the plan's price, if any. They are scaled by the ratio
+    of measured to predicted times of jobs that have ended.
     """
 
     def __init__(
         self, kinds: Mapping[str, tuple[int, float | None]], prices: Mapping[str, float] | None = None
     ) -> None:
         self._kinds = {name: Kind(count, seconds, (prices or {}).get(name)) for name, (count, seconds) in kinds.items()}
-        # The seconds of the jobs that have ended and had a price, and their prices.
+        # Measured and predicted seconds of ended jobs that had a price.
         self._measured_seconds = self._priced_seconds = 0.0
         self._slots: int | None = None
-        self._ready_time: float | None = None  # the time when the executor was ready
+        self._ready_time: float | None = None  # when the executor was ready
         self._last_event_time: float | None = None
-        self._job_seconds = 0.0  # seconds of all ended jobs
+        self._job_seconds = 0.0  # total seconds of all ended jobs
         self._ended_jobs = 0
 
     def ready(self, now: float, slots: int | None) -> None:
-        """Record that the executor is ready for this number of simultaneous jobs; None if unknown."""
+        """Record that the executor is ready for this number of concurrent jobs (None if unknown)."""
         self._slots = slots
         self._ready_time = now
         self._last_event_time = now
 
     def done(self, kind: str, seconds: float, now: float) -> None:
-        """Record the end of a job."""
+        """Record that a job has ended."""
         entry = self._kinds.setdefault(kind, Kind())
         entry.remaining = max(0, entry.remaining - 1)
         entry.durations = [*entry.durations, seconds][-MAX_DURATIONS:]
@@ -79,24 +79,24 @@ class TimeLeft:
         self._last_event_time = now
 
     def drop(self, kind: str, jobs: int = 1) -> None:
-        """Remove jobs that will not be computed, because they have failed or are stored."""
+        """Remove jobs that will not be computed because they have failed or are stored."""
         if kind in self._kinds:
             self._kinds[kind].remaining = max(0, self._kinds[kind].remaining - jobs)
 
     def add(self, kind: str) -> None:
-        """Add a job whose result was lost and has to be computed again."""
+        """Add a job whose result was lost and must be computed again."""
         self._kinds.setdefault(kind, Kind()).remaining += 1
 
     @property
     def is_complete(self) -> bool:
-        """Whether the cost of every remaining kind is known; otherwise `seconds` is a lower bound."""
+        """Whether the cost of every remaining kind is known. Otherwise, `seconds` is a lower bound."""
         return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.remaining)
 
     def seconds(self, now: float) -> float | None:
-        """Expected remaining seconds; None if no cost of a remaining job is known.
+        """Return the expected remaining seconds. Returns None if the cost of every remaining job is unknown.
 
-        The remaining work divided by the number of simultaneous jobs. Between two ends of jobs it decreases with the
-        clock.
+        This is the remaining work divided by the number of concurrent jobs. Between the ends of two jobs, it decreases
+        with the clock.
         """
         costs = []
         for kind in self._kinds.values():
@@ -114,7 +114,7 @@ class TimeLeft:
         return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
 
     def _cost(self, kind: Kind) -> float | None:
-        """Seconds of one job: measured in this or earlier runs, else its scaled price, else None."""
+        """Return the seconds per job: measured in this or earlier runs, else the scaled price, else None."""
         if kind.cost is not None or kind.priced is None:
             return kind.cost
         return kind.priced * (
@@ -122,9 +122,9 @@ class TimeLeft:
         )
 
     def _concurrency(self, now: float) -> float:
-        """The number of simultaneous jobs: seconds of work per elapsed second.
+        """Return the number of concurrent jobs, estimated as seconds of work per elapsed second.
 
-        At the beginning, running jobs are not counted yet, so WEIGHT jobs on each slot are added to the ended ones.
+        At the beginning, running jobs are not counted yet, so WEIGHT jobs per slot are added to the ended ones.
         """
         if self._ready_time is None or not self._ended_jobs:
             return float(self._slots or 1)
@@ -141,30 +141,30 @@ class TimeLeft:
 
 @dataclass
 class RunProgress:
-    """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970.
+    """Counts over one start of a run, based on event times. `clock` returns seconds since 1970.
 
-    `step` names the present activity other than jobs; the event `ready` marks the beginning of jobs.
+    `step` names the current activity if it is not a job. The event `ready` marks the beginning of jobs.
     """
 
     clock: Callable[[], float] = time.time
     planned: int = 0
     stored: int = 0  # results stored before the start
-    reused: set[str] = field(default_factory=set)  # the keys of these results that the log has named so far
+    reused: set[str] = field(default_factory=set)  # keys of these results that the log has named so far
     done: int = 0
     failed: int = 0
-    missing_keys: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
-    lost_results: int = 0  # absent or damaged ones; a result can be lost several times
+    missing_keys: set[str] = field(default_factory=set)  # found absent or damaged, and not recomputed yet
+    lost_results: int = 0  # number of times that a result was found absent or damaged
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
-    models: int = 0  # networks trained by the jobs that are done
+    models: int = 0  # networks trained by finished jobs
     trainings: int = 0  # networks that the plan trains
-    trained_before: int = 0  # of these, the number whose results were stored before the start
+    trained_before: int = 0  # number of these whose results were stored before the start
     start_time: float = 0.0
     end: float | None = None
-    step: str = ""  # the activity before, between and after jobs; empty while jobs run
+    step: str = ""  # activity before, between and after jobs; empty while jobs run
     step_since: float = 0.0
-    slots: int | None = None  # simultaneous jobs, or calls of several jobs; None until the executor is ready
-    reported_running: int | None = None  # the last reported number of running jobs
+    slots: int | None = None  # concurrent jobs, or concurrent calls of several jobs; None until the executor is ready
+    reported_running: int | None = None  # number of running jobs as last reported
     _time_left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
@@ -192,7 +192,7 @@ class RunProgress:
                 self._time_left.ready(self._time(event), event["slots"])
             case "running":
                 self.reported_running = event["count"]
-            case "stored":  # in a sweep, `started` of the first cell counts only this cell
+            case "stored":  # in a sweep, `started` of the first cell counts only that cell
                 for task, keys in stored_results(event).items():
                     self._time_left.drop(task, len(set(keys) - self.reused))
                     self.reused.update(keys)
@@ -222,22 +222,22 @@ class RunProgress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start, until now or until the end."""
+        """Seconds from the start until the end, or until now."""
         return (self.clock() if self.end is None else self.end) - self.start_time
 
     @property
     def seconds_in_step(self) -> float:
-        """Seconds since the present step began."""
+        """Seconds since the current step began."""
         return self.clock() - self.step_since
 
     @property
     def stored_now(self) -> int:
-        """The number of results stored now."""
+        """Number of results stored now."""
         return self.stored + self.done - self.lost_results
 
     @property
     def running(self) -> int:
-        """The number of running jobs, as reported by the driver, or estimated from the slots without a report."""
+        """Number of running jobs as reported by the driver. Without a report, it is estimated from the slots."""
         if self.has_ended or self.step:
             return 0
         if self.reported_running is None:
@@ -248,31 +248,34 @@ class RunProgress:
 
     @property
     def waiting(self) -> int:
-        """The number of jobs that are not stored, running or failed."""
+        """Number of jobs that are not stored, running or failed."""
         return max(0, self.planned - self.stored_now - self.failed - self.running)
 
     @property
     def models_per_minute(self) -> float | None:
-        """Networks trained per minute; None before the first."""
+        """Networks trained per minute. None before the first one."""
         if self.models and self.elapsed > 0:
             return 60 * self.models / self.elapsed
         return None
 
     @property
     def seconds_left(self) -> float | None:
-        """Expected remaining seconds, from the times of jobs of each kind; None if unknown."""
+        """Expected remaining seconds, from the times of each kind of job. None if unknown."""
         return self._time_left.seconds(self.clock())
 
     @property
     def time_left_text(self) -> str:
-        """`about 18 min`; `at least` if the time of some jobs is unknown; empty without an estimate, and at the end."""
+        """Remaining time as text, such as `about 18 min`, or `at least` if the time of some jobs is unknown.
+
+        Empty if there is no estimate or the run has ended.
+        """
         if self.has_ended or not (seconds_left := self.seconds_left):
             return ""
         return f"{'about' if self._time_left.is_complete else 'at least'} {approximate_duration(seconds_left)}"
 
     @property
     def phase(self) -> str:
-        """The present activity: `reading data`, `training 3/24`, `measures`; empty if unknown."""
+        """The current activity: `reading data`, `training 3/24`, `measures`. Empty if unknown."""
         if self.step or self.has_ended or not self.trainings:
             return self.step
         trained_models = self.trained_before + self.models
@@ -281,7 +284,7 @@ class RunProgress:
         return "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
-        """Count lost results; a result reported by several readers before it is computed again counts once."""
+        """Count lost results. A result reported by several readers before it is recomputed counts once."""
         lost_keys = set(keys) - self.missing_keys
         self.missing_keys |= lost_keys
         self.lost_results += len(lost_keys)
@@ -293,11 +296,11 @@ class RunProgress:
 
 
 def stored_results(event: Event) -> Mapping[str, Sequence[str]]:
-    """The keys of a `stored` event by task: all that a start found, or a single one in older logs."""
+    """Return the keys in a `stored` event by task: all that a start found, or a single key in older logs."""
     results: Mapping[str, Sequence[str]] = event.get("results") or {event.get("task", ""): [event["key"]]}
     return results
 
 
 def seconds_of(stamp: str) -> float:
-    """Seconds since 1970 of an event's time."""
+    """Convert an event's time to seconds since 1970."""
     return datetime.fromisoformat(stamp).timestamp()

@@ -1,9 +1,9 @@
-"""A run's plan as recorded in its folder, valid while the inputs of planning are unchanged.
+"""A run's plan as recorded in its folder, which is valid while the inputs to planning are unchanged.
 
-Planning 100,000 jobs takes 3 s, and a finished run needs only the keys of its plan. Therefore, whenever a run is
-planned, its folder stores a digest of the inputs of planning: the config, the source of every loaded module that
-belongs to no installed package, and the installed packages with their versions. While the digest is unchanged, planning
-would give the recorded keys; the jobs themselves are planned only when one of them is needed.
+Planning 100,000 jobs takes 3 s, but a finished run needs only the keys in its plan. Whenever a run is planned, its
+folder therefore stores a digest of the inputs to planning: the configuration, the source of every loaded module outside
+installed packages, and the installed packages with their versions. While the digest is unchanged, planning would give
+the recorded keys. The jobs themselves are planned only when one of them is needed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.job import Job
 
 FILE = "derivation.json"
-INSTALLED = ("site-packages", "dist-packages")  # names of the folders of installed packages
+INSTALLED = ("site-packages", "dist-packages")  # folder names of installed packages
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-LOADED = time.time()  # a module whose file is newer may differ from the one that this process has loaded
+LOADED = time.time()  # a module whose file is newer may differ from the one loaded in this process
 V = TypeVar("V")
 
 
 class Deferred(Mapping[str, V]):
-    """A mapping with known keys, whose values are all created at the first access."""
+    """A mapping with known keys whose values are all created on first access."""
 
     def __init__(self, keys: Mapping[str, Any], make: Callable[[], Mapping[str, V]]) -> None:
         self._keys = keys
@@ -63,7 +63,7 @@ class Deferred(Mapping[str, V]):
 
 @dataclass(frozen=True)
 class RecordedPlan(Plan):
-    """A plan whose jobs are planned at their first access."""
+    """A plan whose jobs are planned on first access."""
 
     recorded_tasks: Mapping[str, str] = field(default_factory=dict)
     recorded_trains: Mapping[str, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class RecordedPlan(Plan):
 
 
 def open_plan(journal: Journal) -> Plan:
-    """The plan of a run from its folder. Raises EngramError if the present code plans other jobs."""
+    """Return the plan of a run from its folder. Raises EngramError if the current code plans different jobs."""
     derivation = _read(journal)
     if derivation is None or derivation["digest"] != _digest(journal, derivation["modules"]):
         plan = reopen_run(journal)[1]
@@ -98,7 +98,7 @@ def open_plan(journal: Journal) -> Plan:
 
 
 def record(journal: Journal, plan: Plan) -> None:
-    """Store in a run's folder the digest of its plan's inputs. It only saves time, so errors are ignored."""
+    """Store the digest of a plan's inputs in the run's folder. It only saves time, so errors are ignored."""
     with suppress(OSError, EngramError, ValueError, ImportError):
         modules = sorted(name for name, module in [*sys.modules.items()] if name != "__main__" and _is_own(module))
         if any(_source(name).stat().st_mtime >= LOADED for name in modules):
@@ -109,14 +109,14 @@ def record(journal: Journal, plan: Plan) -> None:
 
 
 def _read(journal: Journal) -> Any:
-    """The record of a plan's derivation in a run's folder; None if it is missing or damaged."""
+    """Return the record of how a plan was derived. Returns None if it is missing or damaged."""
     with suppress(OSError, ValueError, RecursionError):
         return run_files.unseal(regular_bytes(journal.folder / FILE), must_be_sealed=True)
     return None
 
 
 def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
-    """The digest of a plan and of its inputs; None if a module is not found."""
+    """Return the digest of a plan and its inputs. Returns None if a module is not found."""
     about = journal.about()
     digest = hashlib.sha256()
     with suppress(OSError, ValueError, ImportError):
@@ -130,7 +130,7 @@ def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
 
 
 def _installed(folder: Path) -> Iterator[str]:
-    """The packages installed in a folder, with their versions, from the names of their metadata."""
+    """Yield the name and version of each package installed in a folder, taken from the names of the metadata."""
     if folder.name in INSTALLED and folder.is_dir():
         yield from (path.name for path in folder.iterdir() if path.suffix in (".dist-info", ".egg-info"))
 
@@ -141,13 +141,13 @@ def _is_own(module: Any) -> bool:
     return spec is not None and spec.has_location and bool(spec.origin) and _is_own_file(spec.origin)
 
 
-@cache  # called for thousands of modules whenever a run is planned
+@cache  # called for thousands of modules each time a run is planned
 def _is_own_file(path: str) -> bool:
     return not (path.startswith(STANDARD_LIBRARY) or set(INSTALLED) & set(Path(path).parts))
 
 
 def _source(name: str) -> Path:
-    """The file of a module. Raises ImportError or ValueError if it is not found."""
+    """Return the file of a module. Raises ImportError or ValueError if it is not found."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ImportError(name)

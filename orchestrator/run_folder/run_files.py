@@ -1,6 +1,6 @@
-"""The JSON files in a run's folder: sealed by a digest of their own bytes, and checked when they are read.
+"""The JSON files in a run's folder, which are sealed with a digest of their own bytes and checked when read.
 
-A file of an older version, without a digest, may be damaged and still be valid JSON.
+A file from an older version has no digest; it may be damaged and still be valid JSON.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 from tasks.contract.commitment import BINDINGS
 
-NAME = "sha256"  # the object's last name: the digest of every byte before it
+NAME = "sha256"  # last name in the object: the digest of all bytes before it
 SEAL = re.compile(rb',\s*"sha256": "([0-9a-f]{64})"\s*\}\s*\Z')
 LENGTH = 200  # bytes at the end of the file that contain the seal
 Check = Callable[[Any], bool]
 
 
 def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """The object as JSON, with its digest last. It must have at least one name."""
+    """Serialise the object as JSON and append a digest. The object must have at least one name."""
     body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
     separator = " "
     if indent:
@@ -34,9 +34,9 @@ def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 
 def unseal(data: bytes, must_be_sealed: bool = False) -> Any:
-    """The sealed object. Raises ValueError, with the reason, for damaged bytes.
+    """Return the sealed object. Raises ValueError with the reason if the bytes are damaged.
 
-    JSON without a digest is returned unchecked, unless it must be `must_be_sealed`.
+    JSON without a digest is returned unchecked, unless `must_be_sealed` is set.
     """
     value = _parse(data)
     if not must_be_sealed and (not isinstance(value, dict) or NAME not in value):
@@ -49,7 +49,7 @@ def unseal(data: bytes, must_be_sealed: bool = False) -> Any:
 
 
 def _parse(data: bytes) -> Any:
-    """Parse JSON with Python's garbage collection off, which would scan the lists of a long plan repeatedly."""
+    """Parse JSON with Python's garbage collector off, because it would repeatedly scan the lists of a long plan."""
     is_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -60,7 +60,7 @@ def _parse(data: bytes) -> Any:
 
 
 def check_about(value: Any) -> None:
-    """Raise ValueError unless this is the content of a `run.json`, of a run or of a sweep."""
+    """Raise ValueError unless this is the content of a `run.json` for a run or a sweep."""
     _check_fields(value, "run.json", {"audit": _text}, ABOUT)
     if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
         raise ValueError("its numbers of settings and cells differ")
@@ -72,7 +72,7 @@ def check_plan(value: Any) -> None:
 
 
 def is_event(value: Any) -> bool:
-    """Whether this is an event with the fields that readers need for its kind."""
+    """Whether this is an event with the fields that readers require for its kind."""
     if not isinstance(value, dict) or not (_text(value.get("event")) and _text(value.get("time"))):
         return False
     if not _is_time(value["time"]) or not all(is_valid(value[name]) for name, is_valid in ANY.items() if name in value):
@@ -82,7 +82,7 @@ def is_event(value: Any) -> bool:
 
 
 def parse_timings(value: Any) -> dict[str, list[float]]:
-    """Seconds by group from a `timings.json`, without invalid parts."""
+    """Return seconds by group from a `timings.json`, ignoring invalid parts."""
     if not isinstance(value, dict):
         return {}
     timings = {}
@@ -134,14 +134,14 @@ def _mapping_of(is_valid: Check) -> Check:
 
 
 def _jobs(value: Any) -> bool:
-    # In passes over the whole list, for speed: there may be a million jobs.
+    # In passes over the whole list, for speed, because there may be a million jobs.
     if not isinstance(value, list) or set(map(type, value)) - {list}:
         return False
     return not set(map(len, value)) - {2} and not set(map(type, chain.from_iterable(value))) - {str}
 
 
 def _cells(value: Any) -> bool:
-    """Whether these are names of folders."""
+    """Whether these are folder names."""
     return _texts(value) and bool(value) and all(name not in ("", ".", "..") and "/" not in name for name in value)
 
 
@@ -150,7 +150,7 @@ def _settings(value: Any) -> bool:
 
 
 def _left_out(value: Any) -> bool:
-    """Whether these are skipped cells, each with its line."""
+    """Whether these are skipped cells, each with a message."""
     return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
 
 
@@ -167,7 +167,7 @@ def _asked(value: Any) -> bool:
 
 
 def _code(value: Any) -> bool:
-    """Whether this is the user's code by name, with its digest and those of its files."""
+    """Whether this is the user's code by name, each with a digest and the digests of its files."""
     return isinstance(value, dict) and all(
         _mapping(code) and _text(code.get("digest")) and _mapping_of(_text)(code.get("files"))
         for code in value.values()
@@ -175,7 +175,7 @@ def _code(value: Any) -> bool:
 
 
 def _accepted(value: Any) -> bool:
-    """Whether these are accepted changes of code."""
+    """Whether these are accepted code changes."""
     names = ("code", "run", "keys", "before", "now", "time")
     return isinstance(value, list) and all(
         _mapping(entry) and all(_text(entry.get(name)) for name in names) and _texts(entry.get("files"))
@@ -206,7 +206,7 @@ ABOUT: Mapping[str, Check] = {
     "binding": lambda value: value in BINDINGS,
     "look": lambda value: _mapping(value) and all(_count(value.get(name)) for name in ("number", "cells", "streams")),
 }
-# Optional fields of any event, and required fields by kind of event.
+# Optional fields of all events, and required fields by event kind.
 ANY: Mapping[str, Check] = {
     "key": _text,
     "task": _text,
@@ -221,7 +221,7 @@ ANY: Mapping[str, Check] = {
     "prices": _mapping_of(_seconds),
     "search": _text,
     "pages": _mapping_of(_text),
-    "results": _mapping_of(_texts),  # of `stored`; earlier versions have a single key
+    "results": _mapping_of(_texts),  # in `stored` events; earlier versions have a single key
     "jobs": _mapping_of(_count),
 }
 EVENTS: Mapping[str, Mapping[str, Check]] = {

@@ -1,6 +1,6 @@
-"""A run's tables: the results behind each root, concatenated, and as Parquet parts for other readers.
+"""A run's tables: the results behind each root, concatenated, and also written as Parquet parts for other readers.
 
-The parts have additional columns, which this module adds to those of the results.
+The parts have additional columns, which this module adds to those in the results.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.durability import is_stamping
 from orchestrator.store.regular_file import regular_bytes
 
-# In a part's metadata: the keys of its results, and their run (missing in earlier versions). A part is sealed by a
-# digest of its bytes, as a result is, because readers of Parquet do not notice a flipped bit in its values.
+# In the metadata of a part: the keys of its results, and their run (missing in earlier versions). A part is sealed with
+# a digest of its bytes, as results are, because Parquet readers do not notice a flipped bit in its values.
 KEYS = b"engram.keys"
 RUN = b"engram.run"
 DIGEST = b"engram.digest"
 MAGIC = b"PAR1"
-PART = 64  # maximum number of results in a part
+PART = 64  # maximum number of results per part
 LOCK = ".lock"  # ignored by readers of the folder
-STALE = 3600.0  # seconds after which an unfinished part is abandoned
+STALE = 3600.0  # seconds after which an unfinished part counts as abandoned
 RUN_COLUMN = "run"
-SETTING = "setting"  # a summary's column: JSON of the varied fields
+SETTING = "setting"  # summary column that contains the varied fields as JSON
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
-    """The rows of these results that are stored, concatenated; None if no result is stored."""
+    """Concatenate the rows of those results that are stored. Returns None if no result is stored."""
     parts = []
     for _, table in read_each(store, keys):
         if isinstance(table, Absent):
@@ -48,10 +48,10 @@ def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
 
 
 class Publisher:
-    """Maintains a folder of Parquet parts for one table: each result behind the root is in exactly one part.
+    """Maintains a folder of Parquet parts for one table. Each result behind the root is in exactly one part.
 
-    This is true even if another driver of the same run writes there, such as the one from which the run was taken over:
-    parts are written and removed under a lock, after listing the existing parts.
+    This holds even if another driver of the same run writes there, such as the one from which the run was taken over:
+    parts are written and removed under a lock, after listing the existing ones.
     """
 
     def __init__(self, folder: Path, run: str, store: Store, keys: Sequence[str]) -> None:
@@ -61,13 +61,13 @@ class Publisher:
         self.keys = keys
         self.published: set[str] = set()
         self.read_keys: set[str] = set()  # results that this publisher has read completely and verified
-        self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
+        self._parts: dict[str, frozenset[str]] | None = None  # keys of each part by name; None before the first read
 
     def publish(self, stored_keys: Container[str], reads_parts: bool = False) -> None:
-        """Write parts for the table's stored results that are in no part yet.
+        """Write parts for those of the table's stored results that are in no part yet.
 
-        Existing parts are read if there are results to write, at the first call, or if `reads_parts`. Raises
-        Unwritable, or the error of reading a result once all others are published.
+        Existing parts are read if there are results to write, on the first call, or if `reads_parts` is set. Raises
+        Unwritable, or the error from reading a result once all others are published.
         """
         new_keys = []
         for key in self.keys:
@@ -91,7 +91,10 @@ class Publisher:
                 raise problem
 
     def stamps(self) -> dict[str, str]:
-        """The stamp of each existing part, "" if it has none yet; empty if the file system's stamps are unreliable."""
+        """Return the stamp of each existing part, which is "" if it has none yet.
+
+        Returns no stamps if the file system's stamps are unreliable.
+        """
         paths = []
         if is_stamping(self.folder):
             paths = sorted(self.folder.glob("*.parquet"))
@@ -101,7 +104,7 @@ class Publisher:
         return result
 
     def verified_stamps(self, earlier_stamps: Mapping[str, str]) -> dict[str, str]:
-        """The stamp of each intact part, "" for others; parts with unchanged stamps are not read."""
+        """Return the stamp of each intact part, and "" for others. Parts with unchanged stamps are not read."""
         stamps = self.stamps()
         changed = set()
         for name, stamp in stamps.items():
@@ -114,7 +117,7 @@ class Publisher:
         return result
 
     def _list_parts(self) -> None:
-        """List the results in the parts; remove parts that are damaged, stale or duplicates."""
+        """List the results in the parts. Remove parts that are damaged, stale or duplicates."""
         atomic_write.sweep(self.folder, STALE)
         known_parts = self._parts or {}
         parts = {
@@ -131,7 +134,7 @@ class Publisher:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _write(self, keys: list[str]) -> StoreError | OSError | None:
-        """Write the readable results as a part; return the first error of the others, if any."""
+        """Write the readable results as one part. Returns the first error among the others, if any."""
         readable: dict[str, pa.Table] = {}
         problem: StoreError | OSError | None = None
         for key, table in read_each(self.store, keys):
@@ -148,7 +151,7 @@ class Publisher:
         sink = pa.BufferOutputStream()
         _parquet().write_table(rows.replace_schema_metadata(metadata), sink)
         data = b"".join(entry.insert_digest(memoryview(sink.getvalue()), MAGIC))
-        name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by its keys
+        name = f"{hashlib.sha256(text).hexdigest()[:16]}.parquet"  # determined by the part's keys
         path = self.folder / name
         with atomic_write.writing(path), atomic_write.put_in_place(path) as draft:
             draft.write_bytes(data)
@@ -158,9 +161,11 @@ class Publisher:
         return problem
 
     def _part_keys(self, part: Path) -> frozenset[str]:
-        """The keys of the results in a part; empty if it is damaged, or was not written for this run.
+        """Return the keys of the results in a part.
 
-        Parts of earlier versions have no digest; only their footer is checked.
+        Returns an empty set if it is damaged or was written for another run.
+
+        Parts written by earlier versions have no digest, so only their footer is checked.
         """
         try:
             data = pa.py_buffer(regular_bytes(part))
@@ -175,17 +180,17 @@ class Publisher:
 
 
 def _parquet() -> Any:
-    """Arrow's module for Parquet, which takes a tenth of a second to load."""
+    """Return Arrow's Parquet module, which takes a tenth of a second to load."""
     import pyarrow.parquet
 
     return pyarrow.parquet
 
 
 def flatten_table(table: pa.Table, run: str) -> pa.Table:
-    """Add a first column `run` and, after a column `setting`, a column `setting.NAME` for each of its names.
+    """Add a first column `run` and, after the column `setting`, one column `setting.NAME` per name in it.
 
-    Lists in a setting become text. If the table already has a column `run`, the new one is `cell.run`. A table without
-    columns is returned unchanged.
+    Lists in a setting become text. If the table already has a column `run`, the new one is called `cell.run`. A table
+    without columns is returned unchanged.
     """
     if not table.num_columns:
         return table
@@ -197,7 +202,7 @@ def flatten_table(table: pa.Table, run: str) -> pa.Table:
 
 
 def flatten_settings(table: pa.Table) -> pa.Table:
-    """Add a column `setting.NAME` for each name in the column `setting`; null for rows without this name."""
+    """Add one column `setting.NAME` per name in the column `setting`. It is null in rows without that name."""
     if SETTING not in table.schema.names:
         return table
     settings = []
@@ -213,7 +218,10 @@ def flatten_settings(table: pa.Table) -> pa.Table:
 
 
 def uniform(values: Sequence[Any]) -> list[Any]:
-    """The values of one column: a mixture of integers and floats as floats, other mixtures and mappings as text."""
+    """Make the values of one column uniform.
+
+    Mixed integers and floats become floats. Other mixtures, and mappings, become text.
+    """
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
@@ -223,9 +231,9 @@ def uniform(values: Sequence[Any]) -> list[Any]:
 
 
 def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
-    """The values as an array of one type (`uniform`).
+    """Convert the values to an array of one type (see `uniform`).
 
-    Built from buffers, because pyarrow's own conversion of Python values loads pandas, which takes half a second.
+    It is built from buffers, because pyarrow's own conversion of Python values loads pandas, which takes half a second.
     """
     alike = uniform(values)
     kind = next((type(value) for value in alike if value is not None), str)

@@ -1,1 +1,1 @@
-"""Runs from start to end: driving the plan, logging, and drawing pages."""
+"""Executes runs from start to finish: drives the plan, logs events, and draws pages."""

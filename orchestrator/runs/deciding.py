@@ -1,4 +1,4 @@
-"""Drives the pairs of runs that stop once they are decided, in rounds of one pair per simultaneous call."""
+"""Drives the pairs of runs that stop once they are decided, in rounds of one pair per concurrent call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_FRUITLESS_ROUNDS = 3  # maximum number of rounds without a new result, for e
 
 
 def check_execution(parts: list[SessionRun], execution: Execution) -> None:
-    """Raise SpecError if the pairs before the deciding one may be incomplete."""
+    """Raise SpecError if the pairs before the deciding one might be incomplete."""
     if execution.tolerate and any(part.rounds is not None for part in parts):
         raise SpecError(
             f"tolerate is {execution.tolerate}; it must be 0 for a run that stops once it is decided, since a pair "
@@ -29,7 +29,7 @@ def check_execution(parts: list[SessionRun], execution: Execution) -> None:
 
 
 def with_more_pairs(journal: Journal, pair_limit: int) -> Cell:
-    """The cell of a run that stops once it is decided, with this maximum number of pairs."""
+    """Return the cell of a run that stops once it is decided, with this maximum number of pairs."""
     about = journal.about()
     if "cells" in about:
         raise SpecError(f"--most is given, but {journal.run} has several runs; name the run to continue")
@@ -37,7 +37,7 @@ def with_more_pairs(journal: Journal, pair_limit: int) -> Cell:
 
 
 def drive_rounds(driver: Driver, session: Session) -> bool:
-    """Run pairs until each run is decided or has all planned pairs; return whether this was reached.
+    """Run pairs until each run is decided or has all planned pairs. Returns whether this was achieved.
 
     The plan of a decided run shrinks to the pairs that decided it.
     """
@@ -74,13 +74,13 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
 
 
 def _leading_tables(rounds: Rounds, store: Store) -> list[pa.Table]:
-    """The tables of the first pairs, up to the first missing one."""
+    """Return the tables of the first pairs, up to the first missing one."""
 
     def read() -> Iterator[pa.Table]:
         for key in rounds.pairs:
             try:
                 yield store.read(key)
-            except (Absent, Damaged):  # a damaged one has been set aside, so it is computed again
+            except (Absent, Damaged):  # a damaged table has been set aside, so it is recomputed
                 return
 
     return list(read())

@@ -1,4 +1,4 @@
-"""Check that a requested run has no living driver on any machine."""
+"""Checks that a requested run has no living driver on any machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orchestrator.store.holder import Holder
 
 
 def check_undriven(cells: Sequence[Cell], store: Store) -> None:
-    """Raise Held if one of the cells is a run of the store with a living driver.
+    """Raise Held if one of the cells is a run in the store with a living driver.
 
-    The cells are planned only if some run of this audit has a driver. Without the data on this machine, the run's name
-    is unknown and the check passes; the lease then refuses the second driver.
+    The cells are planned only if some run of this audit has a driver. If the data are not on this machine, the run's
+    name is unknown and the check passes. The lease then refuses the second driver.
     """
     runs = store.folder("runs")
     driven: dict[str, Holder] = {}

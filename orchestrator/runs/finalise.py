@@ -1,6 +1,6 @@
 """The steps after a run: drawing its pages, delivering it to MLflow, and copying its folder for other machines.
 
-These steps do not change the outcome of the run. A step that fails is reported in a line and repeated by the next
+These steps do not change the outcome of the run. A step that fails is reported in one line and repeated by the next
 start.
 """
 
@@ -27,7 +27,10 @@ INTERRUPTED_SECONDS = 5.0  # seconds for tracking at the end of an interrupted r
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
-    """The delivery of these runs to their tracking store; None, with an event that gives the reason, if not tracked."""
+    """Return the delivery of these runs to their tracking store.
+
+    If they are not tracked, report the reason as an event and return None.
+    """
     runs = [part.journal.run for part in session.parts]
     return delivery_of(
         session.store, runs, sweep, execution, lambda line: session.notify({"event": "told", "line": line})
@@ -37,7 +40,7 @@ def delivery(session: Session, sweep: str | None, execution: Execution) -> Deliv
 def delivery_of(
     store: Store, runs: Sequence[str], sweep: str | None, execution: Execution, report: Callable[[str], object]
 ) -> Delivery | None:
-    """The delivery of runs of these names, and of their sweep or search; None if not tracked.
+    """Return the delivery of the named runs, and of their sweep or search. Returns None if they are not tracked.
 
     `report` receives the reason, unless tracking is off.
     """
@@ -52,7 +55,7 @@ def delivery_of(
 
 
 def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
-    """Draw the pages, deliver to tracking, share the folders; return the report with pages and addresses."""
+    """Draw the pages, deliver to tracking and share the folders. Returns the report with pages and addresses."""
     with list_once():
         report = _draw_pages(report, session, execution)
     if delivery is not None:
@@ -62,7 +65,7 @@ def finish_run(report: Report, session: Session, execution: Execution, delivery:
 
 
 def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
-    """The report with the addresses of the tracked runs. Undelivered parts are reported as lines."""
+    """Return the report with the addresses of the tracked runs. Parts that could not be delivered are reported."""
     session.step("updating MLflow")
     earlier_reason = stop.reason
     if report.state == "interrupted":
@@ -77,7 +80,7 @@ def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -
 
 
 def _share_folders(session: Session) -> None:
-    """Copy the runs' folders to the store for other machines; the results are already there."""
+    """Copy the run folders to the store for other machines. The results are already there."""
     try:
         session.share(last=True)
     except StoreError as error:
@@ -85,7 +88,7 @@ def _share_folders(session: Session) -> None:
 
 
 def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
-    """The report with the pages of the run, or of the sweep and its cells, redrawn if anything changed.
+    """Redraw the pages of the run, or of the sweep and its cells, if anything changed. Returns the report with them.
 
     If a page cannot be drawn, the error is reported. It changes the exit code but not the outcome of the run.
     """

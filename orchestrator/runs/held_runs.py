@@ -29,7 +29,7 @@ from orchestrator.spec.resolve import pinned_data
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
-MAX_REPAIRS = 3  # times that results damaged at the end are computed again before the run pauses
+MAX_REPAIRS = 3  # times that results found damaged at the end are recomputed before the run pauses
 
 
 def drive_held(
@@ -42,7 +42,7 @@ def drive_held(
     search: str | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Drive these runs under their leases; return their report. `check` raises an error if they cannot be driven."""
+    """Drive these runs under their leases and return their report. `check` raises an error if they cannot be driven."""
     with ExitStack() as resources:
         held_runs = HeldRuns(parts, store, execution, observe, sweep, clock, search, resources)
         with held_runs.stop.handle_signals(held_runs.say):
@@ -78,7 +78,8 @@ class HeldRuns:
         self._clock = clock
         self._runs = store.folder("runs")
         self._names = sorted(part.journal.run for part in parts)
-        # A caller's clock is used for everything; with the system's clock, heartbeats use the file system's clock.
+        # If the caller passes a clock, it is used for everything. With the system clock, heartbeats use the file system
+        # clock.
         now = None if clock is SYSTEM else clock.now
         folders = [self._runs / name for name in self._names]
         self._leases = resources.enter_context(lease.acquire(folders, now, report=self.say))
@@ -92,7 +93,7 @@ class HeldRuns:
         self.session = Session(
             name, parts, store, observe, is_held=lambda: self._find_takeover() is None, search=search
         )
-        self._entire_plan = self.session.plan  # the whole plan; that of the session may shrink
+        self._entire_plan = self.session.plan  # the original plan, whereas the session's plan may shrink
         self._cancellation = Cancellation(store, name, clock.monotonic)
         self._neighbours = ConcurrentRuns(self._runs, self._names, self._leases.since, now, clock.monotonic)
         self._seconds = other_runs.mean_seconds(self._runs)
@@ -110,7 +111,7 @@ class HeldRuns:
             self._observe({"event": "told", "line": line})
 
     def report_settled(self) -> Report:
-        """The report of runs that finished earlier, after completing missing pages and deliveries."""
+        """Return the report of runs that finished earlier, after adding missing pages and deliveries."""
         stored_keys = set(self.session.stored)
         self._states.clear(self._entire_plan, stored_keys)
         report = session_report(self._driver, self.session, self._sweep, stored_keys, sound=stored_keys)
@@ -118,7 +119,7 @@ class HeldRuns:
         return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
 
     def drive(self) -> Report:
-        """Drive the runs to completion, or until there is a reason to stop; return their report."""
+        """Drive the runs to completion, or until there is a reason to stop. Returns their report."""
         self._begin()
         sound = self._compute_and_publish()
         self._check_still_held()
@@ -136,13 +137,13 @@ class HeldRuns:
         return report
 
     def _begin(self) -> None:
-        """Log the start, and begin the delivery if any job has to be computed."""
+        """Log the start. Begin the delivery if any job has to be computed."""
         self.session.begin(self._seconds)
         if self._delivery is not None and self.session.plan.missing(self.session.stored):
             self._delivery.begin()
 
     def _compute_and_publish(self) -> set[str] | None:
-        """Compute the missing results and publish the tables; return the verified keys, None if unknown."""
+        """Compute the missing results and publish the tables. Returns the verified keys, or None if unknown."""
         sound: set[str] | None = None
         try:
             sound = self._drive_to_end()
@@ -150,15 +151,15 @@ class HeldRuns:
             self._check_still_held()
             self.session.publish(True, sound)
             self._record_looks(sound)
-        except StoreError as error:  # the store cannot be read at present
+        except StoreError as error:  # the store cannot be read at the moment
             self._driver.progress.paused = self._driver.progress.paused or str(error)
             self._driver.close()
         return sound
 
     def _drive_to_end(self) -> set[str] | None:
-        """Drive until every needed result is stored and verified, or there is a reason to stop.
+        """Drive until every required result is stored and verified, or there is a reason to stop.
 
-        Returns the keys of verified results; None if the driver stopped before the verification.
+        Returns the keys of verified results, or None if the driver stopped before verification.
         """
         driver = self._driver
         session = self.session
@@ -193,14 +194,14 @@ class HeldRuns:
         return sound
 
     def _tolerate_failures(self) -> None:
-        """If few enough jobs failed, shrink the plan to jobs that do not need them, and compute these."""
+        """If few enough jobs failed, shrink the plan to jobs that do not need them, and compute those."""
         failed = self._driver.progress.failed
         if 0 < len(failed) <= self._execution.tolerate and not self._driver.stopped:
             self.session.tolerate(set(failed))
             self._driver.drive(self.session.plan, self._store.keys())
 
     def _select_replaceable(self, unsound: Mapping[str, StoreError]) -> dict[str, StoreError]:
-        """The unsound results that do not depend on a failed job."""
+        """Return the unsound results that do not depend on a failed job."""
         failed = self._driver.progress.failed
         if failed:
             dependents = self.session.plan.dependents(failed)
@@ -209,7 +210,7 @@ class HeldRuns:
         return {key: error for key, error in unsound.items() if key not in dependents}
 
     def _note_damaged(self, damaged: Mapping[str, StoreError]) -> None:
-        """Log damaged results, and count them."""
+        """Log the damaged results and count them."""
         task = self.session.plan.task
         self.session.take(
             [
@@ -228,7 +229,7 @@ class HeldRuns:
         record_looks([part.journal for part in answered_parts], [part.plan for part in answered_parts])
 
     def _log_end(self, stored_keys: set[str], sound: set[str] | None) -> Report:
-        """Log the ends of the runs; return their report."""
+        """Log the ends of the runs and return their report."""
         progress = self._driver.progress
         report = session_report(self._driver, self.session, self._sweep, stored_keys, sound)
         states = []
@@ -245,11 +246,11 @@ class HeldRuns:
         return report
 
     def _find_takeover(self) -> tuple[str, Holder | None] | None:
-        """A run that another driver has taken over, and this driver; None while all runs are ours."""
+        """Return a run that another driver has taken over, with that driver. Returns None while all runs are ours."""
         return self._leases.lost or (None if self._claims is None else self._claims.lost)
 
     def _check_still_held(self) -> None:
-        """Raise Held if another driver has taken a run over, so that this process no longer writes its files."""
+        """Raise Held if another driver has taken over a run, so that this process stops writing its files."""
         takeover = self._find_takeover()
         if takeover is not None:
             raise Held(takeover_message(*takeover))
@@ -306,14 +307,17 @@ class HeldRuns:
         return pinned_data(self.session.plan.jobs[key].config for key in missing_keys)
 
     def _highest_price(self, group: str) -> float | None:
-        """The maximum seconds of a job of this group, from earlier runs of this store, else the reference timings."""
+        """Return the maximum seconds per job of this group.
+
+        It comes from earlier runs in this store or, failing that, from the reference timings.
+        """
         if group in self._seconds:
             return self._seconds[group]
         return highest_price(self.session.plan, group)
 
 
 def _describe_dashboard(pages: Mapping[str, str]) -> str:
-    """The address of Ray's dashboard and the token of the cluster that this process has started, for the terminal."""
+    """Describe the URL of Ray's dashboard and the token of the cluster started by this process, for the terminal."""
     if not pages:
         return f"Ray's dashboard did not start; see {session_folder()}/session_latest/logs/dashboard.log"
     token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
@@ -321,7 +325,7 @@ def _describe_dashboard(pages: Mapping[str, str]) -> str:
 
 
 def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
-    """The run's results that failed verification, in the form of its log; its counts exclude them."""
+    """Return the run's results that failed verification, in the form used in its log. Its counts exclude them."""
     if sound is None:
         unsound = []
     else:

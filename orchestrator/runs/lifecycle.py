@@ -1,7 +1,8 @@
-"""A run: one audit with one config, from its plan to its tables; or a sweep, several runs with one plan.
+"""Starts and resumes runs.
 
-The id of a run is derived from its plan's keys, so starting it again reopens it. After a kill at any moment the same
-command continues it.
+A run is one audit with one configuration, from its plan to its tables. A sweep is several runs with one plan. The id of
+a run is derived from its plan's keys, so starting it again reopens it. After a kill at any moment, the same command
+continues it.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from orchestrator.store import Store
 
 
 def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
-    """The pinned cells to run, and lines for the user: changed code, settings without effect, unusual data.
+    """Return the pinned cells to run, with lines for the user: changed code, settings without effect, unusual data.
 
-    Changes of the user's code are accepted if the specification says so.
+    Changes to the user's code are accepted if the specification says so.
     """
     changes = find_changes(cells, store)
     lines = []
@@ -64,10 +65,10 @@ def start(
     search: str | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> Report:
-    """Run an audit's cell, or a sweep's cells as one plan, to completion. Stored results are reused.
+    """Run one cell of an audit, or the cells of a sweep as one plan, to completion. Stored results are reused.
 
-    `search` is the name of the search of a trial, recorded in the run's log. `left_out` are the skipped cells of the
-    preset, recorded in the folder of the run or sweep.
+    `search` is the name of the search if this is a trial, and is recorded in the run's log. `left_out` lists the
+    preset's skipped cells, which are recorded in the folder of the run or sweep.
 
     Raises Held if another living driver has the run, Unwritable if its folder cannot be created, and ClusterError if
     the cluster cannot be used.
@@ -110,7 +111,7 @@ def start(
 def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
     """Continue a run or sweep, given its full name.
 
-    Raises SpecError if the user's code has changed since, unless `execution.same_code` accepts that.
+    Raises SpecError if the user's code has changed in the meantime, unless `execution.same_code` accepts the change.
     """
     runs = store.folder("runs")
     journal = Journal(runs / run)

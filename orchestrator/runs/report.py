@@ -1,4 +1,4 @@
-"""A run for Python callers: its state, answer, tables, figures and page."""
+"""A run as seen by Python callers: its state, answer, tables, figures and page."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
 from orchestrator.store.regular_file import regular_text
 
-MAX_ROWS = 5  # rows of a summary
-HEIGHT = 620  # pixels of the certificate's frame, which scrolls
+MAX_ROWS = 5  # summary rows shown
+HEIGHT = 620  # pixel height of the certificate's frame, which scrolls
 HEAD = re.compile(r"<!doctype html>.*?</head>", re.DOTALL)
 CERTIFICATE = re.compile(r'<section aria-labelledby="certificate".*?</section>', re.DOTALL)
 State = Literal["finished", "decided", "running", "failed", "paused", "interrupted"]
@@ -43,7 +43,10 @@ EXIT_CODES: Mapping[State, int] = {
 
 
 def _certificate(page: Path) -> str | None:
-    """The first page of a report in a frame, which contains its styles; None if the report has none."""
+    """Return the first page of a report, including styles, in a frame.
+
+    Returns None if the report has no certificate.
+    """
     try:
         text = regular_text(page)
     except (OSError, ValueError):
@@ -58,7 +61,7 @@ def _certificate(page: Path) -> str | None:
 
 
 def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """A heading, paragraphs, and the first rows of a summary as HTML."""
+    """Render a heading, paragraphs, and the first rows of a summary as HTML."""
     parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
     if rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in answers.HEAD)
@@ -75,10 +78,11 @@ def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any
 class Report:
     """A run or sweep, as returned by `orchestrator.run` and `orchestrator.open`.
 
-    jobs: `planned`; `stored`, in the store now, and verified if the state is `finished` or `decided`; `done`, computed
-    by this or the last start; `failed`. `page` is the file of the report page, `mlflow` the address of the tracked run;
-    None if there is none. A sweep has its runs in `cells`; a search has the runs of its trials there, and its settings
-    and trials in `search`. The tables of a search are `trials` and `front`.
+    `jobs` counts the jobs that are `planned`; `stored` (in the store now, and verified if the state is `finished` or
+    `decided`); `done` (computed by this or the last start); and `failed`. `page` is the file of the report page, and
+    `mlflow` the address of the tracked run. Either is None if it does not exist. `cells` contains the runs of a sweep,
+    or the trial runs of a search. `search` contains the settings and trials of a search, whose tables are `trials` and
+    `front`.
 
     Properties and methods raise EngramError, or SpecError for an unknown name, as the command line does.
     """
@@ -88,11 +92,12 @@ class Report:
     state: State
     jobs: Mapping[str, int]
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
-    damaged: int = 0  # results that were damaged or missing and were computed again
-    differing: int = 0  # new results that differ from the stored ones, which are kept; the new ones are in conflicts/
+    damaged: int = 0  # results that were damaged or missing and have been recomputed
+    # New results that differ from the stored ones; the stored ones are kept, the new ones are in conflicts/.
+    differing: int = 0
     note: str = ""
     cells: tuple[Report, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()  # cells of the preset that this start skipped because of missing data
+    left_out: tuple[LeftOut, ...] = ()  # the preset's cells that this start skipped because data are missing
     search: SearchResults | None = field(default=None, repr=False)
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     store: Store | None = field(default=None, repr=False)
@@ -108,7 +113,7 @@ class Report:
     def look(self) -> Mapping[str, Any] | None:
         """The run's look at its question, as recorded in its folder: number, cells and summed error.
 
-        None for a sweep, and before an answer.
+        None for a sweep, or if there is no answer yet.
         """
         if self.store is None or self.cells or self.search is not None:
             return None
@@ -120,23 +125,25 @@ class Report:
     @cached_property
     @short_traceback
     def verdict(self) -> Answer | None:
-        """The answer with its supporting numbers; None if there is none yet, and for a sweep.
+        """The answer and the numbers that support it. None for a sweep, or if there is no answer yet.
 
-        For a search, the recommendation: `setting` has the winner's choices, as arguments of `orchestrator.run`, and
-        the number is its reduction in memorisation against the start.
+        For a search, this is the recommendation: `setting` has the winner's choices, as arguments for
+        `orchestrator.run`, and the number is its reduction in memorisation relative to the start.
         """
         return answers.run_answer(self._journal, self._store)
 
     @property
     def summary(self) -> pa.Table:
-        """The table `summary`: the audit's numbers, a row for each metric and setting."""
+        """The table `summary`, which contains the audit's numbers with one row per metric and setting."""
         return self.table("summary")
 
     @short_traceback
     def table(self, name: str) -> pa.Table:
-        """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting.
+        """Return one of the run's tables.
 
-        Its first column is the run. A column `setting` (JSON) is followed by its values as columns `setting.NAME`.
+        For a sweep, the tables of all cells are concatenated, with setting columns added.
+
+        The first column is the run. A column `setting` (JSON) is followed by its values as columns `setting.NAME`.
         """
         rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:
@@ -151,16 +158,22 @@ class Report:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The names of the figures of its page. The page is drawn first if it is missing or the run is unfinished."""
+        """The names of the figures on the run's page.
+
+        The page is drawn first if it is missing or the run is unfinished.
+        """
         return tuple(pages.figures(self._drawn_folder()))
 
     @short_traceback
     def figure(self, name: str) -> DrawnFigure:
-        """A figure of its page, with `svg` and the `path` of its file; notebooks display it."""
+        """Return a figure from the run's page. It has the attributes `svg` and `path`, the path of its file.
+
+        Notebooks display it.
+        """
         return pages.figure(self._drawn_folder(), name)
 
     def _repr_html_(self) -> str:
-        """The page's certificate; without one the state, the answer and the first rows of the summary."""
+        """Render the page's certificate. If there is none, render the state, the answer and the first summary rows."""
         certificate = _certificate(self.page) if self.page is not None else None
         if certificate is not None:
             return certificate
@@ -187,7 +200,7 @@ class Report:
 
     @short_traceback
     def _drawn_folder(self) -> Path:
-        """The run's folder, after drawing its page and figures if needed."""
+        """Return the run's folder, after drawing its page and figures if needed."""
         folder = self._journal.folder
         if self.state not in COMPLETE or pages.page(folder) is None:
             pages.draw(self._store, self.run)
@@ -195,7 +208,10 @@ class Report:
 
 
 def open_report(journal: Journal, store: Store) -> Report:
-    """A run, sweep or search from its folder, possibly driven by another process. Raises StoreError if unreadable."""
+    """Open a run, sweep or search from its folder, even if another process is driving it.
+
+    Raises StoreError if it is unreadable.
+    """
     run_status = status.status(journal, store)
     return Report(
         run=run_status.run,
@@ -216,9 +232,10 @@ def open_report(journal: Journal, store: Store) -> Report:
 def session_report(
     driver: Driver, session: Session, sweep: str | None, stored_keys: set[str], sound: set[str] | None
 ) -> Report:
-    """The report on the session's runs, and on their sweep if there is one.
+    """Return the report on the session's runs, and on their sweep if there is one.
 
-    `stored_keys` are the keys in the store, `sound` the keys of verified results; None if they were not verified.
+    `stored_keys` are the keys in the store. `sound` are the keys of verified results, or None if they were not
+    verified.
     """
     if sound is not None:
         stored_keys = stored_keys - (session.plan.jobs.keys() - sound)

@@ -1,4 +1,4 @@
-"""A session: one start of a run. It passes events to journals and observers, and updates the tables."""
+"""A session: one start of a run. It passes events to journals and observers and updates the tables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
 
-MAX_REREAD = 1000  # maximum number of results read again at the end, to save the next start from reading them
+MAX_REREAD = 1000  # maximum number of results reread at the end, which saves the next start from reading them
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
 @dataclass
 class SessionRun:
-    """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated.
+    """A run in the session: its journal, and its plan, which shrinks when failed jobs are tolerated.
 
-    A run that stops once it is decided has its pairs in `rounds`; its plan then shrinks, and `decision` describes it.
+    A run that stops once it is decided has its pairs in `rounds`. Its plan then shrinks, and `decision` describes this.
     """
 
     plan: Plan
@@ -44,12 +44,12 @@ class SessionRun:
 
 
 class Session:
-    """The runs that are driven together: one, or the cells of a sweep.
+    """Runs that are driven together: a single run, or the cells of a sweep.
 
     While jobs run, a second thread writes and copies their tables; `publish` and `tolerate` wait for it. Failed writes
-    to the folders are retried until the end. `differing` are the computed keys that already had a different result.
-    `is_held` returns whether this driver may still write the folders; `search` is the name of the search if this start
-    is a trial.
+    to the folders are retried until the end. `differing` contains the computed keys that already had a different
+    result. `is_held` returns whether this driver may still write to the folders. `search` is the name of the search if
+    this start is a trial.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Session:
         self.differing: set[str] = set()
         self._observe = observe
         self._unlogged: dict[str, list[Event]] = {}  # by run
-        self._problems: dict[str, str] = {}  # errors of writing to the folders, by the missing part
+        self._problems: dict[str, str] = {}  # errors from writing to the folders, by what is missing
         self._stored: set[str] = set()
-        self._stamps: Mapping[str, str] = {}  # of the verified results
+        self._stamps: Mapping[str, str] = {}  # stamps of the verified results
         self._published = 0.0
         self._thread = ThreadPoolExecutor(1, "publish")
         self._publishing: Future[str | None] | None = None
@@ -82,13 +82,13 @@ class Session:
 
     @property
     def lacking(self) -> str | None:
-        """Why the runs' logs or tables are incomplete; None if they are complete."""
+        """Why the runs' logs or tables are incomplete. None if they are complete."""
         return next(iter(self._problems.values()), None)
 
     def begin(self, seconds: Mapping[str, float] | None = None) -> None:
         """Log the start and the stored jobs.
 
-        `seconds` are the expected seconds of a job by its group, if known.
+        `seconds` has the expected seconds per job by group, if known.
         """
         stored_keys = self._stored = self.store.keys() & self.plan.tasks.keys()
         missing_keys = list(self.plan.missing(stored_keys))
@@ -118,7 +118,7 @@ class Session:
     def _notify_plan(
         self, stamp: str, missing_keys: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
     ) -> None:
-        """Report the plan to the observer, and the part of it that is stored."""
+        """Report the plan, and which part of it is stored, to the observer."""
         self.notify(
             {
                 "time": stamp,
@@ -135,7 +135,7 @@ class Session:
         )
 
     def is_settled(self) -> bool:
-        """Whether the runs have finished, and their results and tables have not been written since."""
+        """Whether the runs have finished and their results and tables have not been written since."""
         if not all(self._has_finished(part) for part in self.parts):
             return False
         recorded_stamps = {key: stamp for part in self.parts for key, stamp in part.verified.results.items()}
@@ -160,7 +160,7 @@ class Session:
     def record_verified(self) -> None:
         """Record the verified results of finished runs, so that later starts read only results that have changed.
 
-        A result verified immediately after it was written had no stamp yet, and is read again to get one. Nothing is
+        A result verified immediately after it was written had no stamp yet, so it is read again to get one. Nothing is
         recorded if no result has a stamp.
         """
         keys_without_stamp = [key for key in self.plan.jobs if not self._stamps.get(key)]
@@ -180,8 +180,8 @@ class Session:
                 record_verified(part.journal, verified)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Pass events to the journals of their runs, all at once, and to the observer, one by one."""
-        stamp = {"time": now()}  # the same time for all journals and the observer
+        """Pass events to the journals of their runs, all at once, and to the observer, one at a time."""
+        stamp = {"time": now()}  # same time for all journals and the observer
         events = [{**stamp, **event} for event in events]
         for part in self.parts:
             run_events = [event for event in events if "key" not in event or event["key"] in part.plan.jobs]
@@ -200,14 +200,14 @@ class Session:
 
     @property
     def stored(self) -> Set[str]:
-        """The planned keys that are stored, as far as known without reading the store."""
+        """The planned keys known to be stored, without reading the store."""
         return self._stored
 
     def publish(self, last: bool = False, verified: set[str] | None = None) -> None:
-        """Update the tables' Parquet parts and the logs.
+        """Update the Parquet parts of the tables and the logs.
 
-        With `last`, results stored by other runs are included, and the existing parts are checked. `verified` are then
-        the verified planned results; None if they were not verified.
+        With `last`, results stored by other runs are included and the existing parts are checked. `verified` then
+        contains the verified planned results, or None if they were not verified.
         """
         self._finish_publishing()
         if last:
@@ -218,19 +218,19 @@ class Session:
         self._note_problem(self._update_tables(self._stored, last))
 
     def _update_tables(self, stored_keys: Set[str], last: bool = False) -> str | None:
-        """Write the tables' parts and copy the runs' folders; return the first problem with a table, if any."""
+        """Write the table parts and copy the run folders. Returns the first problem with a table, if any."""
         problem = None
         for publisher in self._publishers():
             try:
                 publisher.publish(stored_keys, reads_parts=last)
             except (StoreError, OSError) as error:
                 problem = problem or str(error)
-        with suppress(StoreError):  # the last time counts
+        with suppress(StoreError):  # only the last time matters
             self.share()
         return problem
 
     def _finish_publishing(self) -> None:
-        """Wait for the thread that publishes, and record its problem."""
+        """Wait for the publishing thread and record its problem, if any."""
         if self._publishing is not None:
             self._note_problem(self._publishing.result())
             self._publishing = None
@@ -245,11 +245,11 @@ class Session:
         self._published = time.monotonic()
 
     def verify(self) -> dict[str, StoreError]:
-        """The problems with the results of the plan, by key.
+        """Return the problems with the plan's results by key.
 
-        Results that were verified by an earlier start and not written since are not read again. A request to a bucket
-        takes longer than most jobs; there, a result that this start has already read and checked for a table's part is
-        only listed.
+        Results that an earlier start verified and that have not been written since are not reread. A request to a
+        bucket takes longer than most jobs, so a result in a bucket that this start has already read and checked for a
+        table part is only listed.
         """
         stamps = self.store.stamps(self.plan.jobs)
         recorded_stamps = [verified for part in self.parts for verified in part.verified.results.items()]
@@ -265,20 +265,20 @@ class Session:
         return problems
 
     def share(self, last: bool = False) -> None:
-        """Copy the runs' folders to the store for other machines: at intervals, and always if `last`."""
+        """Copy the run folders to the store for other machines: at intervals, and always if `last` is set."""
         if self.store.mirror is not None:
             for run in {self.name, *(part.journal.run for part in self.parts)}:
                 self.store.mirror.push(run, last)
 
     def stored_keys(self) -> set[str]:
-        """The keys of all stored results; the last known ones if the store cannot be read."""
+        """Return the keys of all stored results, or the last known ones if the store cannot be read."""
         try:
             return self.store.keys()
         except StoreError:
             return set(self._stored)
 
     def tolerate(self, failed: set[str]) -> None:
-        """Shrink the plans to the jobs that can be computed without these."""
+        """Shrink the plans to the jobs that can be computed without the failed ones."""
         for part in self.parts:
             self._replan(part, part.plan.drop_keys(failed), "tolerated", failed)
 
@@ -290,7 +290,7 @@ class Session:
         self._replan(part, plan, "curtailed", unneeded)
 
     def _replan(self, part: SessionRun, plan: Plan, event: str, dropped: Set[str]) -> None:
-        """Replace the plan of a run, and log the dropped and the new jobs."""
+        """Replace the plan of a run and log which jobs were dropped and added."""
         self._finish_publishing()  # it iterates over the tables that are replaced here
         earlier_keys = set(part.plan.jobs)
         part.plan = plan
@@ -344,17 +344,17 @@ class Session:
         self._note({"event": "step", "step": step})
 
     def ready(self, slots: float, pages: Mapping[str, str]) -> None:
-        """Log and report that jobs begin, the number of slots, and the addresses of Ray's own pages."""
+        """Log and report that jobs begin, with the number of slots and the addresses of Ray's own pages."""
         self._note({"event": "ready", "slots": slots, **({"pages": dict(pages)} if pages else {})})
 
     def _note(self, event: Event) -> None:
-        """Pass an event to the observer and, while this driver holds the runs, to all journals."""
+        """Pass an event to the observer and, as long as this driver holds the runs, to all journals."""
         event = {"time": now(), **event}
         for part in self.parts if self._is_held() else ():
             self._log(part, [event])
         self.notify(event)
 
     def notify(self, event: Event) -> None:
-        """Pass an event only to the observer."""
+        """Pass an event to the observer only."""
         if self._observe is not None:
             self._observe(event)

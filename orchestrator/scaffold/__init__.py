@@ -1,4 +1,4 @@
-"""Creates a new audit in one file with its test, from templates that work immediately."""
+"""Creates a new single-file audit and its test from templates that work immediately."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OURS = "tasks.audits."
 
 @dataclass(frozen=True)
 class NewAudit:
-    """The files that were written, and the next commands."""
+    """The files that were written and the commands to run next."""
 
     files: tuple[Path, ...]
     following: tuple[str, ...]
 
 
 def new_audit(name: str, folder: Path | None = None) -> NewAudit:
-    """Write an audit of this name, its test and, outside Engram's checkout, a package that offers it.
+    """Write an audit with this name, its test and, outside Engram's checkout, a package that contains it.
 
-    Without `folder`, inside the checkout that engram runs from, the audit goes to `tasks/audits` and its test to
-    `tests/tasks/audits`; elsewhere both go to the current folder, as a package. Nothing is overwritten. Raises
-    SpecError for an invalid name, a name taken by an audit or module, and an existing file; EngramError if a file
+    Without `folder`, and inside the checkout from which engram runs, the audit goes to `tasks/audits` and its test to
+    `tests/tasks/audits`. Elsewhere, both go to the current folder as a package. Nothing is overwritten. Raises
+    SpecError for an invalid name, a name taken by an audit or module, or an existing file, and EngramError if a file
     cannot be written.
     """
     _check_name(name)
@@ -62,7 +62,7 @@ def new_audit(name: str, folder: Path | None = None) -> NewAudit:
     for path in texts:
         try:
             is_taken = path.exists()
-        except OSError as error:  # of a name that no file can have
+        except OSError as error:  # the name is one that no file can have
             raise SpecError(f"{path} cannot be written: {error.strerror or error}") from None
         if is_taken:
             raise SpecError(f"{_near(path)} exists; give another name, or another folder by --into")
@@ -78,7 +78,7 @@ def new_audit(name: str, folder: Path | None = None) -> NewAudit:
 
 
 def _check_name(name: str) -> None:
-    """Raise SpecError unless this is a valid, unused name of an audit."""
+    """Raise SpecError unless this is a valid and unused audit name."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME is {name!r}; it must be 2 to 30 small letters, digits and underscores, begin with a letter, and not "
@@ -89,7 +89,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_module(name: str) -> None:
-    """Raise SpecError if a module of this name would hide another, or be hidden by it."""
+    """Raise SpecError if a module of this name would hide another one or be hidden by it."""
     if name in sys.stdlib_module_names:
         raise SpecError(f"NAME is {name!r}, a module of Python, which the audit would hide; give another name")
     spec = importlib.util.find_spec(name)
@@ -100,14 +100,14 @@ def _check_module(name: str) -> None:
 
 
 def _test_commands(test: Path, pytest: str) -> Iterator[str]:
-    """The commands that run the test, after the command that installs pytest if it is missing."""
+    """Yield the commands that run the test, preceded by one that installs pytest if it is missing."""
     if importlib.util.find_spec("pytest") is None:
         yield pytest
     yield f"python -m pytest {_near(test)}"
 
 
 def _checkout() -> tuple[Path, Path] | None:
-    """The folders of audits and of their tests in the checkout that engram runs from; None outside it."""
+    """Return the folders for audits and their tests in the checkout from which engram runs. Returns None outside it."""
     import tasks.audits
 
     folder = Path(tasks.audits.__path__[0]).resolve()
@@ -120,7 +120,7 @@ def _checkout() -> tuple[Path, Path] | None:
 
 
 def _fill_template(template: str, name: str, package: str) -> str:
-    """Fill a template for this audit, with imports in the usual order for the checkout or for a package."""
+    """Fill in a template for this audit, with imports in the usual order for the checkout or for a package."""
     config = "".join(part.capitalize() for part in name.split("_")) + "Config"
     own_import = "import orchestrator\n"
     library_imports = "import pyarrow as pa\nimport pytest\n"
@@ -137,8 +137,8 @@ def _fill_template(template: str, name: str, package: str) -> str:
 
 
 def _near(path: Path) -> str:
-    """The path relative to the current folder if possible."""
+    """Return the path relative to the current folder if possible."""
     try:
-        return str(Path(os.path.realpath(path)).relative_to(Path.cwd()))  # resolve() refuses links in a circle
+        return str(Path(os.path.realpath(path)).relative_to(Path.cwd()))  # resolve() rejects circular links
     except ValueError:
         return str(path)

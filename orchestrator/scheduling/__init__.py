@@ -1,1 +1,1 @@
-"""Drives a plan to completion on an executor: selects the next call and handles each outcome."""
+"""Drives a plan to completion on an executor by choosing the next call and handling each outcome."""

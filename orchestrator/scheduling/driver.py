@@ -1,6 +1,6 @@
-"""The driver: runs a plan to completion on an executor, through losses, stops and concurrent runs.
+"""The driver, which runs a plan to completion on an executor despite losses, stops and concurrent runs.
 
-It is the only part with a clock, and connects schedule, executor and store. It passes every event to its observers.
+It is the only part with a clock, and it connects schedule, executor and store. It passes every event to its observers.
 """
 
 from __future__ import annotations
@@ -39,33 +39,35 @@ Event = Mapping[str, Any]
 Observer = Callable[[Event], None]
 Elsewhere = Callable[[Set[str], Set[str]], Claims]
 
-POLL = 0.5  # seconds between checks of results stored by other runs and of reasons to stop
-# Calls checked within POLL. With more calls, all are checked less often, so that the cost stays the same.
+POLL = 0.5  # seconds between checks for results stored by other runs and for reasons to stop
+# Calls checked within POLL. If there are more calls, all are checked less often, so that the cost stays the same.
 CALLS_PER_POLL = 200
-TELL_RUNNING = 5.0  # seconds between two `running` events, whose count changes with every job
+TELL_RUNNING = 5.0  # seconds between two `running` events, because the count changes with every job
 
 
 @dataclass
 class Progress:
-    """A driver's results so far: computed keys, failures by key, the latest seconds by group of jobs."""
+    """A driver's results so far: computed keys, failures by key, and the latest seconds per job by group."""
 
     computed: set[str]
     failed: dict[str, Failed]
     seconds: dict[str, deque[float]]
-    executor_seconds: float = 0.0  # seconds to start and end the executor
+    executor_seconds: float = 0.0  # seconds spent starting and ending the executor
     damaged: int = 0
     paused: str | None = None
 
 
 class Driver:
-    """Drives plans on one executor, which is opened only when there are jobs to run.
+    """Drives plans on one executor, which is opened only if there are jobs to run.
 
     `way`, `together` (the maximum number of models in one step) and the `runs` that store the strategy choices are sent
-    with each call. The `budget` limits the resources of its calls. `timeout` is the maximum time of a job in seconds;
-    None derives it from jobs of the same group or, until one has ended, from the `price` of a group's job in seconds.
+    with each call. `budget` limits the resources used by calls. `timeout` is the maximum time per job in seconds. If it
+    is None, it is derived from jobs of the same group or, until one has ended, from `price`, the expected seconds per
+    job of a group.
+
     `observe` receives the events of returned calls in batches. `elsewhere` returns the remaining planned keys that
-    other runs compute, `cancelled` the reason of a request to stop; `check_held` raises Held once another driver has
-    this run, `states` removes checkpoints that are not needed, and `metrics` counts outcomes.
+    other runs are computing, and `cancelled` the reason given in a request to stop. `check_held` raises Held once
+    another driver has this run, `states` removes checkpoints that are no longer needed, and `metrics` counts outcomes.
     """
 
     def __init__(
@@ -118,10 +120,10 @@ class Driver:
         self._waiting = Waiting(lambda line: observe([{"event": "told", "line": line}]))
         self._claims: Claims = {}
         self._delayed: list[tuple[float, int, Call]] = []
-        self._reported_running = (0, float("-inf"))  # jobs, and when
+        self._reported_running = (0, float("-inf"))  # number of jobs, and when it was reported
 
     def drive(self, plan: Plan, stored_keys: set[str]) -> None:
-        """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
+        """Run the jobs that are not stored until no more can be done, or until a stop or pause."""
         if not plan.missing(stored_keys) or self.stop.reason:
             return
         executor = self._executor_unless_stopped()
@@ -142,7 +144,7 @@ class Driver:
         try:
             self._run_schedule(schedule, executor)
         except ClusterError:
-            if self.stop.reason is None:  # otherwise the cause of the stop has ended the cluster too
+            if self.stop.reason is None:  # otherwise, the cause of the stop has ended the cluster too
                 raise
         self.progress.failed.update(schedule.failed)
         self.progress.paused = schedule.paused
@@ -171,7 +173,7 @@ class Driver:
 
     @property
     def stopped(self) -> str | None:
-        """The reason why the run ends before its plan is done; None if it does not."""
+        """The reason why the run ends before its plan is done. None if it does not."""
         return self.progress.paused or self.stop.reason
 
     def close(self) -> None:
@@ -189,7 +191,7 @@ class Driver:
         return self._executor
 
     def _executor_unless_stopped(self) -> Executor | None:
-        """The executor; None if it cannot be opened because the run stops."""
+        """Return the executor. Returns None if it cannot be opened because the run is stopping."""
         try:
             return self._running_executor()
         except ClusterError:
@@ -198,7 +200,7 @@ class Driver:
             return None
 
     def slots(self) -> int:
-        """The number of simultaneous calls, at least one."""
+        """Return the number of concurrent calls, at least one."""
         executor = self._executor_unless_stopped()
         return 1 if executor is None else executor.slots
 
@@ -214,7 +216,7 @@ class Driver:
         if earlier_gpus != (
             bool(schedule.gpus),
             schedule.gpu_types.keys(),
-        ):  # the first GPU of a type joined, or none will
+        ):  # the first GPU of a type has joined, or none will
             schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep
@@ -248,7 +250,7 @@ class Driver:
         self._settle(schedule, finished_calls)
 
     def _wait(self, executor: Executor, seconds: float = POLL) -> Sequence[Finished]:
-        """The calls that end within these seconds; the budget is charged for the calls that ran."""
+        """Return the calls that end within this many seconds. The calls that ran are charged to the budget."""
         if self._budget is None:
             return executor.wait(seconds)
         running = [call for call, _ in executor.running()]
@@ -262,7 +264,7 @@ class Driver:
         return finished_calls
 
     def _settle(self, schedule: Schedule, finished_calls: Sequence[Finished]) -> None:
-        """Record the outcomes of calls, and report all of them in one batch."""
+        """Record the outcomes of calls and report them in one batch."""
         events: list[Event] = []
         try:
             for finished in finished_calls:
@@ -272,7 +274,7 @@ class Driver:
                 self.observe(events)
 
     def _record(self, schedule: Schedule, finished: Finished, events: list[Event]) -> None:
-        """Record the outcomes of a call. A job that was lost or refused but whose result is stored counts as done."""
+        """Record the outcomes of a call. A lost or refused job whose result is stored counts as done."""
         events.extend({"event": "told", "line": line} for line in finished.messages)
         for transfer in finished.transfers:
             self._metrics.count_transfer(transfer)
@@ -291,17 +293,17 @@ class Driver:
                     self._states.pass_over(schedule.plan, outcome.key, schedule.done)
 
     def _resolve_orphan(self, outcome: Outcome) -> tuple[Outcome, ...]:
-        """The outcome, or Done if a lost or refused job has a stored result."""
+        """Return the outcome, or Done if a lost or refused job has a stored result."""
         if not isinstance(outcome, Lost | Refused) or outcome.key not in self.store:
             return (outcome,)
         done_outcome = Done(outcome.key, 0.0, "orphan")
-        # a refusing store makes the run pause
+        # If the store refuses writes, the run pauses.
         if isinstance(outcome, Lost):
             return (done_outcome,)
         return (done_outcome, outcome)
 
     def _describe(self, schedule: Schedule, outcome: Outcome) -> Iterator[Event]:
-        """The events of an outcome, which is also counted here."""
+        """Yield the events for an outcome and count it."""
         key = outcome.key
         job_fields = self._about(schedule, key)
         if not isinstance(outcome, Failed):  # the schedule decides whether a failure is final
@@ -332,7 +334,10 @@ class Driver:
                 yield {"event": "refused", **job_fields, "cause": outcome.cause}
 
     def _describe_failure(self, schedule: Schedule, failed: Failed) -> Event:
-        """The event of a job that failed finally: its task raised an exception, or the schedule gave up."""
+        """Return the event of a job that failed for good.
+
+        Either its task raised an exception or the schedule gave up.
+        """
         if not failed.traceback:  # no worker could store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
@@ -340,13 +345,13 @@ class Driver:
         return {"event": "failed", **self._about(schedule, failed.key), "error": failed.error}
 
     def _about(self, schedule: Schedule, key: str) -> dict[str, str]:
-        """The fields of a job in events: its key and task, and its kind if jobs of the task have several groups."""
+        """Return a job's fields in events: its key and task, plus its kind if the task's jobs form several groups."""
         task = schedule.plan.task(key)
         kind = schedule.group(key)
         return {"key": key, "task": task} | ({} if kind == task else {"kind": kind})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
-        """Defer jobs that other living runs compute; take over the results they stored and the jobs they abandoned."""
+        """Defer jobs that other living runs are computing. Take over results they stored and jobs they abandoned."""
         self._check_held()
         if self._elsewhere is None:
             return
@@ -362,7 +367,7 @@ class Driver:
             self._waiting.reset("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
-        """End calls that exceed their time limit; report why the driver waits if nothing happens."""
+        """End calls that exceed their time limit. During a wait, report the reason."""
         now = self._clock.monotonic()
         if (lacking := executor.lacks()) is None:
             self._waiting.reset("machine")
@@ -382,21 +387,21 @@ class Driver:
             self._waiting.reset("elsewhere")
 
     def _report_running(self, now: float, jobs: int) -> None:
-        """Report the number of running jobs if it has changed, at limited intervals, since it changes constantly."""
+        """Report the number of running jobs if it has changed, at limited intervals because it changes constantly."""
         reported_count, report_time = self._reported_running
         if jobs != reported_count and now - report_time >= TELL_RUNNING:
             self._reported_running = (jobs, now)
             self.observe([{"event": "running", "count": jobs}])
 
     def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:
-        """The time limit of a call in seconds if no job of its group has ended yet."""
+        """Return a call's time limit in seconds if no job of its group has ended yet. Otherwise, return None."""
         jobs = _jobs(schedule, call)
         if self._limits.learned_limit(jobs) is None:
             return self._limits.limit(jobs)
         return None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
-        """Send nothing more, wait a moment for running calls, then cancel them."""
+        """Stop sending calls, give running calls a moment to end, then cancel them."""
         self._delayed.clear()
         if not executor.pending:
             return
@@ -411,5 +416,5 @@ class Driver:
 
 
 def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:
-    """The number of jobs of a call by group; all belong to one group."""
+    """Return the number of jobs in a call by group. All jobs belong to one group."""
     return {schedule.group(call.items[0].key): len(call.items)}

@@ -1,7 +1,7 @@
-"""The pairs of a run that stops once it is decided: the next pairs to compute, and the pair that decides.
+"""The pairs of a run that stops once it is decided: which to compute next, and which one decides.
 
-A pair counts only after all earlier ones, so that the end depends on the results in the order of the plan, and not on
-the order of arrival, the number of machines or the number of starts.
+A pair counts only after all earlier ones. The end therefore depends on the results in plan order, and not on their
+order of arrival, the number of machines or the number of starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.contract.audit import Stopping
 
 @dataclass(frozen=True)
 class Rounds:
-    """The tables of a cell's pairs by their keys, in the order of the plan, and its audit's stopping rule."""
+    """The pair tables of a cell by key, in plan order, and the audit's stopping rule."""
 
     cell: Cell
     plan: Plan
@@ -30,7 +30,7 @@ class Rounds:
 
     @classmethod
     def of(cls, cell: Cell, plan: Plan) -> Rounds | None:
-        """The rounds of a cell; None for a run that always completes its plan."""
+        """Return the rounds of a cell. Returns None for a run that always completes its plan."""
         stopping = cell.stopping
         if stopping is not None and stopping.is_asked(cell.config):
             return cls(cell, plan, stopping)
@@ -46,11 +46,14 @@ class Rounds:
         return key
 
     def next(self, finished_pairs: int, width: int) -> Plan:
-        """The jobs of the first `finished_pairs` + `width` pairs."""
+        """Return the jobs of the first `finished_pairs` + `width` pairs."""
         return self.plan.below(self.pairs[: finished_pairs + width])
 
     def decided(self, tables: Sequence[pa.Table]) -> int | None:
-        """The number of pairs that decide the run, given the tables of the first pairs; None if it is undecided."""
+        """Return the number of pairs that decide the run, given the tables of the first pairs.
+
+        Returns None if undecided.
+        """
         if not tables:
             return None
         job = self.plan.jobs[self._evidence]
@@ -58,11 +61,11 @@ class Rounds:
         return decided.index(True) + 1 if True in decided else None
 
     def first(self, pairs: int) -> Plan:
-        """The plan of the first `pairs` pairs, as if no more had been requested."""
+        """Return the plan of the first `pairs` pairs, as if no more had been requested."""
         return plan_of(replace(self.cell, config=self.stopping.first(self.cell.config, pairs)))
 
     def describe(self, pairs: int, unneeded_jobs: int) -> str:
-        """The pair at which the run was decided, the error rate, and the number of jobs saved."""
+        """Describe at which pair the run was decided, the error rate, and how many jobs were saved."""
         level = self.stopping.error_rate(self.cell.config)
         return (
             f"decided after {pairs} of at most {len(self.pairs)} pairs of trainings, at an error rate of {level:g}; "
@@ -74,7 +77,7 @@ ALPHA = 0.05
 
 
 def stop_when_decided(spec: Spec, alpha: float | None, pair_limit: int | None) -> Spec:
-    """The specification of runs that stop once decided at this error rate (None: ALPHA).
+    """Return a specification whose runs stop once decided at this error rate (None: ALPHA).
 
     `pair_limit` is the maximum number of pairs.
     """
@@ -98,7 +101,7 @@ def stop_when_decided(spec: Spec, alpha: float | None, pair_limit: int | None) -
 
 
 def extend(cell: Cell, specification: dict[str, Any], pair_limit: int) -> Cell:
-    """The cell of a run of this specification, with more pairs."""
+    """Return the cell for a run of this specification with more pairs."""
     stopping = cell.stopping
     if stopping is None or not stopping.is_asked(cell.config):
         raise SpecError("--most is given, but this run was not started with --until decided")

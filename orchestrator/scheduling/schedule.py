@@ -1,6 +1,6 @@
-"""The schedule: selects the next call to send, and updates the plan's state after each outcome.
+"""The schedule, which selects the next call to send and updates the plan's state after each outcome.
 
-Pure bookkeeping: no clock, no cluster, no disk. All retries are decided here.
+It is pure bookkeeping, without clock, cluster or disk. All decisions about retries are made here.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
-TOGETHER_SECONDS = 0.5  # seconds of work per call, so that the cost of sending it is small
+TOGETHER_SECONDS = 0.5  # seconds of work per call, which keeps the overhead of sending it small
 MAX_JOBS_PER_CALL = 64
-MAX_DEATHS = 3  # deaths of worker processes on one job after which it counts as failed
-MAX_REOPENED = 3  # losses of one result after which its job counts as failed
-MAX_LOSSES = 10  # losses of one job, without any success in between, after which the run pauses
+MAX_DEATHS = 3  # worker processes that may die on a job before it counts as failed
+MAX_REOPENED = 3  # times that a result may be lost before its job counts as failed
+MAX_LOSSES = 10  # times that a job may be lost, without any success in between, before the run pauses
 LONGEST_DELAY = 60.0
 
 
 class Schedule:
     """The jobs of a plan by state: done, running, waiting or failed.
 
-    `slots` calls run simultaneously, one per processor, and with `gpus` also calls of GPU tasks: up to `sharers` at a
-    time on each GPU. If there are several types of GPU, `gpu_types` counts each, and each is filled by its own
-    measurements; if the cluster is `growing`, an autoscaler may add more. `seconds` has the expected seconds of a job
-    by group, if known. `together` fixes the number of jobs per call; None derives it from measured seconds and, on
-    GPUs, from measured memory and load.
+    `slots` calls run concurrently, one per processor. With `gpus`, so do calls of GPU tasks, up to `sharers` at a time
+    on each GPU. If there are several GPU types, `gpu_types` counts each one, and each is filled according to its own
+    measurements. If the cluster is `growing`, an autoscaler may add more. `seconds` has the expected seconds per job by
+    group, if known. `together` fixes the number of jobs per call. None derives it from measured seconds and, on GPUs,
+    from measured memory and load.
     """
 
     def __init__(
@@ -52,43 +52,43 @@ class Schedule:
         self.slots = slots
         self.gpus = gpus
         self.gpus_per_job = gpus_per_job
-        self.gpu_types: Mapping[str, int] = {}  # the number of GPUs of each type, if there are several types
+        self.gpu_types: Mapping[str, int] = {}  # number of GPUs of each type if there are several types
         self.growing = False
         self.on_gpus = 0  # GPU calls in flight
-        self._on_type: Counter[str] = Counter()  # GPU calls in flight by type of GPU
-        self._jobs_on_gpus = 0  # jobs of the GPU calls in flight
+        self._on_type: Counter[str] = Counter()  # GPU calls in flight by GPU type
+        self._jobs_on_gpus = 0  # jobs in the GPU calls in flight
         self._sent: Counter[str] = Counter()  # GPU calls in flight by group
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored_keys}
         self.failed = dict(failed or {})  # final: jobs that failed earlier in this run are not sent again
-        self.paused: str | None = None  # the reason why nothing more is sent
+        self.paused: str | None = None  # reason why nothing more is sent
         self._seconds = dict(seconds or {})
         self._packings = GpuPackings(sharers if gpus_per_job == 1 else 1)
-        self._memory: dict[str, int] = {}  # by group: the maximum host memory of a call in bytes
-        self._starved: set[str] = set()  # keys whose worker was ended because the memory of its host ran out
+        self._memory: dict[str, int] = {}  # by group: peak host memory of a call in bytes
+        self._starved: set[str] = set()  # keys whose worker was ended because its host ran out of memory
         self._running: set[str] = set()
-        self.elsewhere: set[str] = set()  # the keys left to other runs
-        # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among outdated entries.
+        self.elsewhere: set[str] = set()  # keys left to other runs
+        # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, mixed with outdated entries.
         self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
         self._deaths = Counter[str]()
         self._losses = Counter[str]()
         self._reopened = Counter[str]()
         self._damaged = 0
-        self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
+        self._renewed: dict[str, int] = {}  # last call sent before a reopened key was done again
         self._number = 0
-        self._readers: dict[str, list[str]] = defaultdict(list)  # the linked keys that wait for each key
+        self._readers: dict[str, list[str]] = defaultdict(list)  # linked keys that wait for each key
         self._depth: dict[str, int] = {}
-        self._unmet: dict[str, int] = {}  # the number of keys that each linked key waits for
+        self._unmet: dict[str, int] = {}  # number of keys that each linked key waits for
         self._ready: dict[str, deque[str]] = {}  # by group
-        # Groups, the deepest first, so that tables fill early. Groups that need a GPU have their own queue.
+        # Groups, deepest first, so that tables fill early. Groups that need a GPU have their own queue.
         self._queue: list[tuple[int, int, str]] = []
         self._queue_for_gpus: list[tuple[int, int, str]] = []
         self._pushed = 0
         for key in plan.jobs:
-            # A link waits for the previous link as a reader waits for its inputs, and is deeper: a chain is finished
-            # before the next begins, so that few checkpoints are stored at a time.
+            # A link waits for the previous link as a reader waits for its inputs, and it is deeper: a chain is finished
+            # before the next one begins, so that few checkpoints are stored at a time.
             waits = plan.dependencies(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key not in self.done:
@@ -97,28 +97,28 @@ class Schedule:
 
     @property
     def running(self) -> int:
-        """The number of jobs in flight."""
+        """Number of jobs in flight."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """The number of jobs that are not sent, done or failed, including dependents of failed jobs."""
+        """Number of jobs that are not sent, done or failed, including dependents of failed jobs."""
         failed = self.failed.keys() & self.plan.jobs.keys()
         return len(self.plan.jobs) - len(self.done) - len(failed) - self.running
 
     @property
     def damaged(self) -> int:
-        """The number of results missing or damaged when read; several readers of the same loss count once."""
+        """Number of results found missing or damaged when read. Several readers of the same loss count once."""
         return self._damaged
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is running, can be sent, or is awaited from other runs."""
+        """Whether no call is running, no job can be sent, and none is expected from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
         return not self._running and (stopped or not (self._sendable or self.elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
-        """The next call to send; None if nothing can be sent. Without `room`, only a GPU call.
+        """Return the next call to send, or None if nothing can be sent. Without `room`, only GPU calls are considered.
 
         GPU calls are sent first while a GPU has room for them.
         """
@@ -157,18 +157,18 @@ class Schedule:
                     self.paused = outcome.cause
         if len(lost_outcomes) == 1:
             self._retry(lost_outcomes[0])
-        elif lost_outcomes:  # halves, then single jobs: this finds the faulty job and saves the others
+        elif lost_outcomes:  # halves, then single jobs, which isolates the faulty job and saves the others
             half = len(lost_outcomes) // 2
             for part in (lost_outcomes[:half], lost_outcomes[half:]):
                 self._send_again([outcome.key for outcome in part])
 
     def misplaced(self, call: Call) -> bool:
-        """Whether a call's need for a GPU has changed since it was sent, or its type of GPU no longer exists."""
+        """Whether a call's need for a GPU has changed since it was sent, or its GPU type no longer exists."""
         is_type_gone = call.gpus > 0 and call.gpu_type not in self._types()
         return is_type_gone or bool(call.gpus) != bool(self.gpus and self._needs_gpu(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
-        """Queue the jobs of calls again that were sent but have not begun."""
+        """Requeue the jobs of calls that were sent but have not begun."""
         for call in calls:
             self._leave_gpu(call)
             keys = [item.key for item in call.items]
@@ -177,7 +177,7 @@ class Schedule:
                 self._enqueue(key)
 
     def defer(self, keys: Iterable[str]) -> None:
-        """Leave these keys to another living run that computes them."""
+        """Leave these keys to another living run, which is computing them."""
         deferred_keys = {key for key in keys if self._is_open(key)}
         self.elsewhere |= deferred_keys
         self._sendable -= deferred_keys
@@ -197,11 +197,11 @@ class Schedule:
                 self._enqueue(key)
 
     def _is_open(self, key: str) -> bool:
-        """Whether the key is still to be sent by this run."""
+        """Whether this run still has to send the key."""
         return not any(key in keys for keys in (self.done, self._running, self.elsewhere, self.failed))
 
     def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
-        """The queue to send from next; empty if nothing can be sent."""
+        """Return the queue to send from next. Returns an empty queue if nothing can be sent."""
         if not self.gpus:
             queues = [queue for queue in (self._queue, self._queue_for_gpus) if queue and room]
             return min(queues, default=[])
@@ -216,7 +216,7 @@ class Schedule:
         del self._ready[heapq.heappop(queue)[-1]]
 
     def _take(self, group: str) -> list[str]:
-        """The next jobs of a group to send together, without outdated entries."""
+        """Take the next jobs of a group to send together, skipping outdated entries."""
         ready = self._ready[group]
         share = self._share(group, ready)
         keys: list[str] = []
@@ -250,7 +250,7 @@ class Schedule:
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
 
     def _types(self) -> Mapping[str, int]:
-        """The number of jobs that the GPUs of each distinguished type can take; the empty type is any."""
+        """Return how many jobs the GPUs of each distinguished type can take. The empty string stands for any type."""
         if len(self.gpu_types) > 1:
             types = self.gpu_types
         else:
@@ -258,35 +258,38 @@ class Schedule:
         return {name: self._jobs_on(gpus) for name, gpus in types.items()}
 
     def _jobs_on(self, gpus: int) -> int:
-        """The number of simultaneous jobs on these GPUs; one if there are too few, which waits for more."""
+        """Return how many jobs can run at once on these GPUs. If there are too few, one job waits for more."""
         return max(min(gpus, 1), gpus // self.gpus_per_job)
 
     def _type(self, group: str) -> str:
-        """The type of GPU whose machines have the most room for calls of a group."""
+        """Return the GPU type whose machines have the most room for calls of a group."""
         types = self._types()
         return next(iter(types)) if len(types) == 1 else min(types, key=lambda name: self._load(group, name))
 
     def _load(self, group: str, gpu_type: str) -> float:
-        """The number of calls in flight on GPUs of a type, relative to the target number."""
+        """Return the number of calls in flight on GPUs of a type, relative to the target number."""
         packing = self._packings.packing(group, gpu_type)
         gpus = self._types()[gpu_type]
         if gpu_type:
             sent_calls = self._on_type[gpu_type]
         else:
             sent_calls = self.on_gpus
-        if self.growing:  # nothing is queued beyond running calls, since Ray would request a machine for it
+        if self.growing:  # queue nothing beyond running calls, because Ray would request a machine for it
             return sent_calls / packing.slots(self._useful_gpus(group, packing, gpus))
         return sent_calls / packing.calls_in_flight(gpus)
 
     def _useful_gpus(self, group: str, packing: GpuPacking, existing_gpus: int) -> int:
-        """The number of GPUs to divide a group's jobs among; on a growing cluster, the number that is worthwhile."""
+        """Return the number of GPUs among which to divide a group's jobs.
+
+        On a growing cluster, how many are worthwhile.
+        """
         if not self.growing:
             return existing_gpus
         jobs = len(self._ready.get(group, ())) + self._jobs_on_gpus
         return packing.useful_gpus(jobs, self._seconds.get(group, 0.0), existing_gpus)
 
     def _leave_gpu(self, call: Call) -> None:
-        """Count a call that has returned or was taken back."""
+        """Update the counts for a call that has returned or was taken back."""
         if call.gpus:
             self.on_gpus -= 1
             self._on_type[call.gpu_type] -= 1
@@ -294,7 +297,6 @@ class Schedule:
             self._sent[self.group(call.items[0].key)] -= 1
 
     def _needs_gpu(self, key: str) -> bool:
-        """Whether the key's task needs a GPU."""
         return marks(self.plan.jobs[key].function).gpus > 0
 
     def _item(self, key: str) -> Item:
@@ -306,7 +308,7 @@ class Schedule:
         return Item(key, function_name, job.config, self.plan.inputs[key], chain, leaves, source)
 
     def _share(self, group: str, keys: Collection[str]) -> int:
-        """The number of a group's ready jobs to send in one call."""
+        """Return how many of a group's ready jobs to send in one call."""
         ready = len(keys)
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
@@ -319,7 +321,7 @@ class Schedule:
         if seconds is None:
             return 1
         fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
-        # Two calls per slot remain at the end, so that no slot waits for a last big call.
+        # Two calls per slot remain at the end, so that no slot waits for a large last call.
         return max(1, min(fitting, MAX_JOBS_PER_CALL, ready // (2 * self.slots)))
 
     def _learn(self, outcome: Done) -> None:
@@ -333,7 +335,7 @@ class Schedule:
         self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
     def _learn_packing(self, finished: Finished) -> None:
-        """Update the number of calls per GPU and of jobs per call from the measurements of a call."""
+        """Update the number of calls per GPU and of jobs per call from a call's measurements."""
         call = finished.call
         if call.gpus:
             self._leave_gpu(call)
@@ -349,7 +351,7 @@ class Schedule:
             self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measurements, too_big)
 
     def group(self, key: str) -> str:
-        """The group of the key's job."""
+        """Return the group of the key's job."""
         return self.plan.groups[key]
 
     def _enqueue(self, key: str) -> None:
@@ -369,13 +371,13 @@ class Schedule:
         self._ready[group].append(key)
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
-        """Queue these again as one call, except keys that now wait for others, which follow later."""
+        """Requeue these keys as one call. Keys that now wait for others follow later."""
         if sendable_keys := [key for key in keys if not self._unmet[key]]:
             self._sendable.update(sendable_keys)
             self._retries.append((sendable_keys, delay))
 
     def _link(self, key: str, waits: Collection[str]) -> None:
-        """Count the unmet dependencies of a key, and register it as their reader."""
+        """Count the unmet dependencies of a key and register the key as their reader."""
         for below in waits:
             self._readers[below].append(key)
         self._unmet[key] = sum(below not in self.done for below in waits)
@@ -392,10 +394,10 @@ class Schedule:
             self._enqueue(reader)
 
     def _reopen(self, outcome: Missing, call: int) -> None:
-        """Compute absent or damaged inputs again; the reader waits for them.
+        """Recompute absent or damaged inputs. The reader waits for them.
 
-        Two reports may mean the same damage: an input that is not done is already being computed, and a report from a
-        call that was sent before the input was done again is outdated.
+        Two reports may refer to the same damage: an input that is not done is already being computed, and a report from
+        a call sent before the input was done again is outdated.
         """
         for below in outcome.inputs:
             if below not in self.done or call <= self._renewed.get(below, 0):

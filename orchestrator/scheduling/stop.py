@@ -13,19 +13,19 @@ from orchestrator.executors.calls import Call
 from orchestrator.spec.options import Execution
 from orchestrator.spec.yaml_file import Prices
 
-GRACE = 10.0  # seconds for running calls to end when the run stops
-INTERRUPT_SECONDS = 1.0  # seconds between further interrupts of a computation in this process
-JOIN_SECONDS = 1.0  # seconds for a thread to write its line
+GRACE = 10.0  # seconds that running calls get to end when the run stops
+INTERRUPT_SECONDS = 1.0  # seconds between repeated interrupts of a computation in this process
+JOIN_SECONDS = 1.0  # seconds that a thread gets to write its line
 
 
 class OutOfTime(BaseException):
-    """A computation in this thread exceeded GRACE. Not an Exception, so that no task catches it."""
+    """A computation in this thread exceeded GRACE. It is not an Exception, so that no task catches it."""
 
 
 class Stop:
-    """The reason to stop, if any; the first one is kept.
+    """The reason to stop, if any. Only the first reason is kept.
 
-    `running` is the number of running calls, for the message on a signal.
+    `running` is the number of running calls, for the message when a signal arrives.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Stop:
 
     @contextmanager
     def handle_signals(self, report: Callable[[str], object] = str) -> Iterator[None]:
-        """On the first SIGINT or SIGTERM, request a stop and report it at once; on the second, end the process."""
+        """On the first SIGINT or SIGTERM, request a stop and report it at once. On the second, end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -73,7 +73,10 @@ class Stop:
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:
-        """For calls computed in this thread: raise OutOfTime GRACE seconds after a signal that arrives inside."""
+        """Raise OutOfTime GRACE seconds after a signal that arrives inside the block.
+
+        For calls computed in this thread.
+        """
         self._inside = True
         try:
             yield
@@ -92,8 +95,8 @@ class Stop:
 def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Iterator[None]:
     """Call a function in a separate thread when the first of these signals arrives.
 
-    Python's signal handlers wait until the main thread returns from a library call, which may take seconds; the
-    interpreter writes the number of a signal to a pipe as soon as it arrives.
+    Python's signal handlers wait until the main thread returns from a library call, which may take seconds. The
+    interpreter, however, writes the signal number to a pipe as soon as it arrives.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -122,9 +125,9 @@ HOUR = 3600.0  # seconds
 
 
 class Budget:
-    """Counts the GPU hours of calls, or processor hours of calls without a GPU, regardless of their outcome.
+    """Counts the GPU hours of calls, or the processor hours of calls without a GPU, whatever their outcome.
 
-    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour. `spent` gives the reason to stop.
+    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour. `spent` returns the reason to stop.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -135,7 +138,7 @@ class Budget:
         self.limited = self._most_gpu_hours is not None or self._most_cost is not None
 
     def charge(self, calls: Iterable[Call], seconds: float) -> None:
-        """Count simultaneous calls that have run for these seconds."""
+        """Charge concurrent calls that have run for this many seconds."""
         for call in calls:
             if call.gpus:
                 self.gpu_hours += call.gpus * seconds / HOUR
@@ -144,12 +147,12 @@ class Budget:
 
     @property
     def cost(self) -> float:
-        """The cost of the used hours, in the currency of the prices."""
+        """The cost of the hours used, in the currency of the prices."""
         return self.gpu_hours * self._prices.gpu + self.cpu_hours * self._prices.cpu
 
     @property
     def spent(self) -> str | None:
-        """The reason to stop; None while the budget is not exhausted."""
+        """Return the reason to stop. Returns None while the budget is not exhausted."""
         if self._most_gpu_hours is not None and self.gpu_hours >= self._most_gpu_hours:
             return f"used {self.gpu_hours:.3g} GPU hours, limit {self._most_gpu_hours:g} (--max-gpu-hours)"
         if self._most_cost is not None and self.cost >= self._most_cost:

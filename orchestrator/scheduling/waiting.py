@@ -1,4 +1,4 @@
-"""The clock of a driver, the time limits of its calls, and its messages while it waits."""
+"""A driver's clock, the time limits of its calls, and its messages while it waits."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from orchestrator.executors.calls import Call
 from orchestrator.quantities import format_count, format_duration
 from orchestrator.store.holder import Holder
 
-FLOOR = 600.0  # minimum limit of any call in seconds: a worker may load, compile or wait for a slow disk first
-TIMES = 20.0  # limit relative to the longest job of the same kind in this run
+FLOOR = 600.0  # minimum limit of any call in seconds; a worker may first have to load, compile or wait for a slow disk
+TIMES = 20.0  # limit as a multiple of the longest job of the same kind in this run
 UNMEASURED = 3600.0  # minimum limit in seconds until a job of the same kind has ended
-UNPRICED = 86400.0  # limit in seconds until then if the price is unknown
-# Seconds of waiting before the first line: for other runs or machines, and for our own calls.
+UNPRICED = 86400.0  # limit in seconds until then if there is no price
+# Seconds of waiting before the first message: for other runs or machines, and for our own calls.
 OTHERS_SECONDS = 10.0
 OWN_SECONDS = 300.0
-GROWTH = 3.0  # factor between the times of lines
-LONGEST = 3600.0  # maximum seconds between two
-PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
+GROWTH = 3.0  # ratio of the times of successive messages
+LONGEST = 3600.0  # maximum seconds between two messages
+PATIENCE = FLOOR  # seconds without progress of another run after which jobs shared with it are computed here
 
-Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
+# By run: its driver, the shared keys, and the seconds without progress.
+Claims = Mapping[str, tuple[Holder, set[str], float]]
 
 
-PriceOfGroup = Callable[[str], float | None]  # maximum seconds of a job of this group, None if unknown
+PriceOfGroup = Callable[[str], float | None]  # maximum seconds per job of a group, None if unknown
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`now` in seconds since 1970, `monotonic` in seconds since any fixed time, and `sleep` for a number of seconds."""
+    """A clock. `now` is in seconds since 1970, and `monotonic` in seconds since any fixed time."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -40,16 +41,16 @@ SYSTEM = Clock()
 
 
 def unknown_price(_group: str) -> float | None:
-    """No price."""
+    """Default price function. Returns None for every group."""
     return None
 
 
 class TimeLimits:
     """Time limits of calls in seconds: `configured_limit` per job, or learned from jobs of the same kinds.
 
-    Only jobs of this start of the run count: an earlier start may have had faster machines. `price` returns the maximum
-    expected seconds of a job of a kind, None if nothing similar was ever timed; it limits kinds of which no job has
-    ended yet.
+    Only jobs from this start of the run count, because an earlier start may have had faster machines. `price` returns
+    the maximum expected seconds for a job of a kind, or None if nothing similar was ever timed. It limits kinds of
+    which no job has ended yet.
     """
 
     def __init__(self, configured_limit: float | None = None, price: PriceOfGroup = unknown_price) -> None:
@@ -68,7 +69,10 @@ class TimeLimits:
         return self._configured_limit
 
     def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
-        """Seconds for that many jobs of these kinds, one after another; None unless all kinds are known."""
+        """Return the limit in seconds for this many jobs of these kinds in sequence.
+
+        Returns None unless all kinds are known.
+        """
         if self._configured_limit is not None:
             return self._configured_limit * sum(jobs.values())
         if not jobs.keys() <= self._longest.keys():
@@ -76,7 +80,10 @@ class TimeLimits:
         return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
 
     def limit(self, jobs: Mapping[str, int]) -> float:
-        """The limit, using prices for kinds of which no job has ended: at least an hour; a day without a price."""
+        """Return the limit in seconds, using prices for kinds of which no job has ended.
+
+        In that case the limit is at least an hour, or a day if there is no price.
+        """
         learned = self.learned_limit(jobs)
         if learned is not None:
             return learned
@@ -92,7 +99,7 @@ class TimeLimits:
 
 
 class Waiting:
-    """Reports why a driver waits, at growing intervals, until an event occurs."""
+    """Reports why a driver is waiting, at increasing intervals, until something happens."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -101,11 +108,11 @@ class Waiting:
         self._given_up: set[str] = set()
 
     def reset(self, subject: str) -> None:
-        """End a wait: an event occurred, or there is nothing to wait for."""
+        """End a wait because an event occurred or the wait has no reason any more."""
         self._wait_starts.pop(subject, None)
 
     def record_waiting(self, subject: str, now: float, first: float, line: Callable[[str], str]) -> None:
-        """Record that the driver still waits; `line` formats the message from the duration."""
+        """Record that the driver is still waiting. `line` formats the message from the duration."""
         if subject not in self._wait_starts:
             self._wait_starts[subject], self._next[subject] = now, first
         seconds_waited = now - self._wait_starts[subject]
@@ -114,9 +121,10 @@ class Waiting:
             self._report(line(format_duration(seconds_waited)))
 
     def deferred_keys(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
-        """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
+        """Return the keys to leave to runs that made progress within their jobs' time limit, or PATIENCE if that is
+        longer.
 
-        Two runs that compute the same jobs are harmless; a run that waits forever for a stopped or hung one is not.
+        Two runs that compute the same jobs are harmless. A run that waits forever for a stopped or hung one is not.
         """
         keys: set[str] = set()
         for run, (holder, shared, idle) in claims.items():
@@ -132,7 +140,7 @@ class Waiting:
         return keys
 
     def report_elsewhere(self, now: float, claims: Claims, remaining_keys: set[str]) -> None:
-        """Report that other runs compute all remaining jobs."""
+        """Report that other runs are computing all remaining jobs."""
         runs = {}
         for run, (holder, shared, _) in claims.items():
             if shared & remaining_keys:
@@ -151,7 +159,7 @@ class Waiting:
         )
 
     def report_machine(self, now: float, lacking: str) -> None:
-        """Report that calls wait for a machine with a `lacking` GPU or processor."""
+        """Report that calls are waiting for a machine with the `lacking` resource, a GPU or processor."""
         hint = ""
         if lacking == "GPU":
             hint = "; with `--gpus none` they run on processors"
@@ -168,9 +176,9 @@ class Waiting:
     def report_running(
         self, now: float, calls: Sequence[tuple[Call, float]], unmeasured: Callable[[Call], float | None]
     ) -> None:
-        """Report running calls, each with its seconds so far.
+        """Report the running calls and how long each has been running.
 
-        `unmeasured` returns the time limit of a call if no similar job has ended yet; such a limit is long.
+        `unmeasured` returns a call's time limit if no similar job has ended yet. Such a limit is long.
         """
 
         def line(time: str) -> str:

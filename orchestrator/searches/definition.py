@@ -1,4 +1,4 @@
-"""The definition of a search: its start, its space, and the rules that propose and stop trials."""
+"""The definition of a search: its starting point, its space, and the rules for proposing and stopping trials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[
 SYNTAX = "write it as a,b,c, as low..high or as log(low..high)"
 DIGITS = 3  # significant digits of a value drawn from a range; more make no difference to a training
 TRIALS = 24
-# fields of every audit that trains
+# fields shared by all audits that train
 EPOCHS = "epochs"
 SEED = "seed"
 LINK = "link"
@@ -35,7 +35,7 @@ LINK = "link"
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice between values, in the syntax of a specification."""
+    """A choice between values, written in the syntax of a specification."""
 
     values: tuple[str, ...]
 
@@ -45,7 +45,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A number from a range, ends included; `log`: uniform in its logarithm; `is_whole_number`: a whole number."""
+    """A number from a closed range.
+
+    If `log` is true, it is uniform in its logarithm. If `is_whole_number` is true, it is an integer.
+    """
 
     low: float
     high: float
@@ -66,7 +69,7 @@ class Range:
         return f"{low}..{high}"
 
     def round_value(self, value: float) -> float | int:
-        """A value drawn from the range, rounded to DIGITS."""
+        """Round a value drawn from the range to DIGITS."""
         if self.is_whole_number:
             return int(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -77,14 +80,14 @@ Space = Mapping[str, Domain]
 
 
 def parse_domains(texts: Iterable[str]) -> dict[str, str]:
-    """The domains of `--over FIELD=DOMAIN`, as text by field. Raises SpecError if a field is given twice."""
+    """Parse the domains in `--over FIELD=DOMAIN` to text by field. Raises SpecError if a field is given twice."""
     return specification.settings(texts)
 
 
 def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[str, Domain]:
-    """The space from each field's domain, given as text or as the list of values of a YAML file.
+    """Build the space from the domain of each field, given as text or as a list of values from a YAML file.
 
-    `types` has the type of each numeric field. Raises SpecError for an invalid domain.
+    `types` contains the type of each numeric field. Raises SpecError for an invalid domain.
     """
     if not domains:
         raise SpecError("a search needs a field to vary: --over FIELD=A,B,C, or over: in the file")
@@ -95,7 +98,7 @@ def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[
 
 
 def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
-    """The domain of a field whose value is a number of this type (None: of any other type)."""
+    """Parse the domain of a field. `number_type` is the type of a numeric field and None for any other field."""
     if isinstance(value, str) and (match := SPAN.fullmatch(value.strip())):
         return _parse_range(name, value, match, number_type)
     values = _values(name, value)
@@ -107,7 +110,7 @@ def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
 
 
 def size(search_space: Space) -> int | None:
-    """The number of points of a space; None if it contains a range."""
+    """Return the number of points in a space, or None if it contains a range."""
     counts = []
     for domain in search_space.values():
         counts.append(len(domain.values) if isinstance(domain, Choice) else None)
@@ -145,7 +148,7 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Settings(SearchOptions):
-    """The settings of a search; `over` has the domains, as text by field. The names are the keys of the file."""
+    """The settings of a search. `over` maps fields to domains as text. The names are the keys used in the file."""
 
     over: Mapping[str, Any] = field(default_factory=dict)
 
@@ -157,7 +160,7 @@ class Settings(SearchOptions):
 
 @dataclass(frozen=True)
 class Search:
-    """A valid search: a specification of one cell, and the space around it."""
+    """A valid search: a specification that resolves to one cell, and the space around this cell."""
 
     spec: Spec
     start: Cell
@@ -173,7 +176,7 @@ class Search:
 
     @property
     def allowance(self) -> float:
-        """The acceptable loss of utility, in its unit."""
+        """The acceptable loss of utility, in units of the utility."""
         configured_loss = self.settings.give_up
         if configured_loss is None:
             return self.objectives.allowance
@@ -181,7 +184,7 @@ class Search:
 
     @property
     def trials(self) -> int:
-        """The number of trials; for a grid, the number of points."""
+        """The number of trials. For a grid, this is the number of points."""
         points = None
         if self.settings.sampler == "grid":
             points = size(self.space)
@@ -189,7 +192,10 @@ class Search:
 
     @property
     def name(self) -> str:
-        """The name of its folder, once the start is pinned. More trials or more time continue the same search."""
+        """The name of the search folder, once the start is pinned.
+
+        More trials or more time continue the same search.
+        """
         space = {name: str(domain) for name, domain in self.space.items()}
         sampling = (
             self.settings.sampler,
@@ -202,16 +208,16 @@ class Search:
         return f"{self.start.audit}-search-{digest[:8]}"
 
     def cell(self, choices: Mapping[str, Any], epochs: int | None = None, seed: int | None = None) -> Cell:
-        """The cell of a trial: the start with these fields, trained for `epochs` and from `seed` if given.
+        """Return the cell of a trial: the start with these fields and, if given, another `epochs` and `seed`.
 
-        Raises SpecError if the fields do not fit together.
+        Raises SpecError if the fields are inconsistent.
         """
         setting = dict(choices)
         if epochs is not None:
             setting[EPOCHS] = epochs
         if seed is not None:
             setting[SEED] = seed
-        # Trainings of a rung continue those of the previous rung, so a link must end there.
+        # Each rung continues the trainings of the previous one, so a link must end at every rung.
         is_linked = bool(find_value(self.start.config, LINK))
         link = {}
         if epochs is not None and not is_linked:
@@ -225,7 +231,7 @@ class Search:
 
 
 def build_search(spec: Spec, settings: Settings) -> Search:
-    """The search of a specification and settings, checked. Raises SpecError if it is invalid."""
+    """Build and check the search defined by a specification and settings. Raises SpecError if it is invalid."""
     audit = audits.find(spec.audit).audit
     if audit.objectives is None:
         searchable_audits = [name for name in audits.names() if audits.find(name).audit.objectives is not None]
@@ -245,7 +251,7 @@ def build_search(spec: Spec, settings: Settings) -> Search:
     search = Search(spec, cells[0], search_space, settings)
     if settings.sampler == "grid":
         _check_grid(search)
-    for name, domain in search_space.items():  # a wrong name or value is reported before anything is trained
+    for name, domain in search_space.items():  # wrong names and values are reported before any training
         ends = (
             domain.values if isinstance(domain, Choice) else tuple(map(domain.round_value, (domain.low, domain.high)))
         )
@@ -255,13 +261,13 @@ def build_search(spec: Spec, settings: Settings) -> Search:
 
 
 def search_from_spec(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
-    """The search of a specification, overridden by these domains and settings. Raises SpecError."""
+    """Build the search in a specification, overridden by these domains and settings. Raises SpecError."""
     domains = {**spec.search.get("over", {}), **over}
     return build_search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
 
 
 def search_description(search: Search) -> dict[str, Any]:
-    """The search as stored in its folder, with everything needed to continue it."""
+    """Return a description of the search to store in its folder, with everything needed to continue it."""
     settings = search.settings
     return {
         "over": {name: str(domain) for name, domain in search.space.items()},
@@ -278,7 +284,7 @@ def search_description(search: Search) -> dict[str, Any]:
 
 
 def reopen_search(audit: str, description: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
-    """The search from its `search_description`, with changed `settings`, such as more trials."""
+    """Rebuild the search from its `search_description`, with changed `settings` such as more trials."""
     names = ("over", "sampler", "sampler_seed", "trials", "keep_one_in", "give_up", "concurrent")
     stored_settings = {name: description[name] for name in names} | {"rungs": tuple(description["rungs"])}
     spec = Spec(audit, description.get("preset"), dict(description.get("set", {})))
@@ -328,7 +334,7 @@ def _check_grid(search: Search) -> None:
 
 
 def _check_value(search: Search, name: str, value: Any) -> None:
-    """Raise SpecError unless the field accepts the value, alone or together with values of other fields."""
+    """Raise SpecError unless the field accepts the value, alone or together with values of the other fields."""
     try:
         search.cell({name: value})
     except SpecError as error:
@@ -347,20 +353,20 @@ def _check_value(search: Search, name: str, value: Any) -> None:
 
 
 def _find_path(config: Any, name: str) -> list[str]:
-    """The full path of the field with this full or short name."""
+    """Return the full path of the field with this full or short name."""
     paths, _ = find_paths(config, {name: None})
     return paths[name].split(".")
 
 
 def find_value(config: Any, name: str) -> Any:
-    """The value of the field with this name; None if the config has no such field."""
+    """Return the value of the field with this name, or None if the configuration has no such field."""
     for step in _find_path(config, name):
         config = getattr(config, step, None)
     return config
 
 
 def _number(kind: Any, path: Sequence[str]) -> type | None:
-    """int or float if the field at this path is a number of that type, else None."""
+    """Return int or float if the field at this path is numeric, otherwise None."""
     first, *nested_path = path
     types = alternatives(field_types(kind).get(first))
     if nested_path:

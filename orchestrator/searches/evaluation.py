@@ -1,4 +1,4 @@
-"""The evaluation of a trial: one run of the audit, in the calling process."""
+"""Evaluation of a trial: one run of the audit in the calling process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from orchestrator.spec.options import Execution
 from orchestrator.store import Store, open_store
 from tasks.contract.objectives import Objective
 
-RETRY_SECONDS = 1.0  # seconds between checks of a run that another trial is computing: two may be the same training
+RETRY_SECONDS = 1.0  # seconds between checks of a run computed by another trial; two trials may be the same training
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The information for evaluating trials in any process: search, store, execution and environment."""
+    """Everything needed to evaluate trials in any process: search, store location, execution and environment."""
 
     search: Search
     location: str
@@ -35,7 +35,7 @@ class Evaluation:
     environment: Mapping[str, str]
 
     def enter_environment(self) -> Store:
-        """Give this process the environment of the search; return the store."""
+        """Apply the environment of the search to this process and return the store."""
         os.environ.update(self.environment)
         return open_store(self.location)
 
@@ -49,11 +49,11 @@ class Evaluation:
         part: str = SEARCHED,
         observe: Observer | None = None,
     ) -> Trial:
-        """Evaluate the trial of these choices, with other epochs and another seed if given.
+        """Evaluate the trial with these choices and, if given, other epochs and another seed.
 
-        The trial is refused if the fields do not fit together, failed if the run failed, and interrupted if the run
-        cannot continue at present, for example because the disk is full. Raises StoreError if the run's results cannot
-        be read.
+        The trial is refused if the fields are inconsistent, failed if the run failed, and interrupted if the run cannot
+        continue for now, for example because the disk is full. Raises StoreError if the results of the run cannot be
+        read.
         """
         trial = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
         try:

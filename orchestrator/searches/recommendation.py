@@ -1,15 +1,15 @@
 """The recommendation of a search: the trial that memorises least at the required accuracy, audited again.
 
-Rule: Among the complete trials whose utility is at most `allowance` worse than that of the start, the winner is the one
-that memorises least. Because it was selected for its estimate, this estimate is biased. Therefore the winner and the
-start are audited again with fresh seeds and canaries, the same for both, and only these two estimates count. The winner
-is recommended if the 95 % interval of its reduction in memorisation is above 0, and if its utility is again at most
-`allowance` worse.
+Rule: Consider the complete trials whose utility is at most `allowance` worse than that of the start. The winner is the
+one that memorises least. Because it was selected for its estimate, this estimate is biased. The winner and the start
+are therefore audited again with fresh seeds and canaries, which both audits share, and only these two estimates count.
+The winner is recommended if the 95 % interval of its reduction in memorisation is above 0, and if its utility is again
+at most `allowance` worse.
 
 Error: A winner that memorises at least as much as the start is recommended in at most 2.5 % of searches, for any number
 of trials. The interval of the difference assumes independent estimates (MOVER: Donner & Zou 2012, "Closed-form
-confidence intervals for functions of the normal mean and standard deviation", eq. 3). Because the two share their
-canaries, it is wider than necessary.
+confidence intervals for functions of the normal mean and standard deviation", eq. 3). Because the two estimates share
+their canaries, the interval is wider than necessary.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tasks.contract.certificate import Certificate, Finding, NumberLine
 from tasks.contract.objectives import SHARE, Objective, Objectives
 from tasks.contract.verdict import Meaning
 
-# answers in addition to RECOMMENDED
+# answers other than RECOMMENDED
 NOT_SHOWN = "not shown"
 NOT_USEFUL = "not useful enough"
 NONE = "none"
-NEGLIGIBLE_SHARE = 1e-3  # share of the allowance below which a difference in utility is reported as none
+NEGLIGIBLE_SHARE = 1e-3  # a difference in utility below this share of the allowance is reported as none
 MEANINGS: Mapping[str, str] = {
     RECOMMENDED: "the winner memorises less than the start, confirmed with fresh seeds",
     NOT_SHOWN: "fresh seeds do not confirm that the winner memorises less than the start",
@@ -61,7 +61,7 @@ ERROR = (
 
 
 def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Trial | None:
-    """The trial that memorises least among those that are useful enough and memorise less than the start."""
+    """Return the trial that memorises least among those that are useful enough and memorise less than the start."""
     start = _find(trials, SEARCHED, START)
     if start is None or not start.is_complete:
         return None
@@ -77,7 +77,7 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
 
 
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
-    """The answer of a search, from the fresh audits of winner and start if they exist."""
+    """Return the answer of a search, based on the fresh audits of the winner and the start if they exist."""
     search_trials = []
     for trial in trials:
         if trial.part == SEARCHED and trial.number != START:
@@ -102,21 +102,21 @@ def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float)
 
 
 def _less(start: Trial, trial: Trial, objectives: Objectives) -> float:
-    """The reduction in memorisation of another trial against the start."""
+    """Return the reduction in memorisation of a trial compared with the start."""
     assert start.memorization is not None
     assert trial.memorization is not None
     return objectives.memorization.sign * (trial.memorization.estimate - start.memorization.estimate)
 
 
 def _loss(start: Trial, trial: Trial, objectives: Objectives) -> float:
-    """The loss of utility of another trial against the start."""
+    """Return the loss of utility of a trial compared with the start."""
     assert start.utility is not None
     assert trial.utility is not None
     return objectives.utility.sign * (start.utility.estimate - trial.utility.estimate)
 
 
 def difference(minuend: Value, subtrahend: Value) -> Value:
-    """The difference of two independent estimates with its 95 % interval; without one if an estimate has none.
+    """Return the difference of two independent estimates with its 95 % interval, if both estimates have intervals.
 
     With x - y the difference, [l, u] and [m, v] their intervals,
 
@@ -142,12 +142,12 @@ def difference(minuend: Value, subtrahend: Value) -> Value:
 
 
 def describe_choices(trial: Trial) -> str:
-    """The choices of a trial as text: `dropout=true, learning_rate=0.0003`."""
+    """Format the choices of a trial, such as `dropout=true, learning_rate=0.0003`."""
     return ", ".join(f"{name}={text(value)}" for name, value in trial.setting.items()) or "the start"
 
 
 def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> SearchAnswer:
-    """The answer from the fresh audits of the start and the winner."""
+    """Return the answer based on the fresh audits of the start and the winner."""
     memorization = objectives.memorization
     utility = objectives.utility
     assert start.memorization is not None
@@ -203,7 +203,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
 
 
 def _format_amount(objective: Objective, value: float) -> str:
-    """An amount of utility as text; a share in percentage points."""
+    """Format an amount of utility. A share is given in percentage points."""
     if objective.unit == SHARE:
         points = f"{100 * value:.2g}"
         if points == "1":
@@ -223,12 +223,12 @@ def _number(value: float) -> str:
 
 
 def meaning(answer: SearchAnswer) -> Meaning:
-    """The meaning of a search's answer."""
+    """Return the meaning of a search answer."""
     return Meaning(MEANINGS.get(answer.answer, ""), answer.tone)
 
 
 def certificate(search: SearchResults, objectives: Objectives) -> Certificate | None:
-    """The first page of a search; None until it has an answer."""
+    """Return the first page of a search, or None if it has no answer yet."""
     answer = search.answer
     if answer is None:
         return None
@@ -243,7 +243,7 @@ def certificate(search: SearchResults, objectives: Objectives) -> Certificate | 
 
 
 def question_text(search: SearchResults, objectives: Objectives) -> str:
-    """The question of a search in plain language."""
+    """Return the question of a search in plain language."""
     memorization = objectives.memorization
     utility = objectives.utility
     fields = list(search.settings["over"])
@@ -260,7 +260,7 @@ def question_text(search: SearchResults, objectives: Objectives) -> str:
 
 
 def command(search: SearchResults) -> list[str]:
-    """The words of the command for this search."""
+    """Return the words of the command that starts this search."""
     settings = search.settings
     words = ["engram", "search", search.audit, *(["--preset", settings["preset"]] if settings.get("preset") else [])]
     words += [f"{name}={text(value)}" for name, value in settings.get("set", {}).items()]
@@ -290,7 +290,7 @@ def _line(answer: SearchAnswer, objectives: Objectives) -> NumberLine | None:
 
 
 def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
-    """The recommended next steps."""
+    """Return the recommended next steps."""
     if not search.ended:
         return (f"Continue the search, which is not finished: engram search --resume {search.name}.",)
     extend_command = f"engram search --resume {search.name} --trials {2 * search.planned}"
@@ -322,5 +322,5 @@ def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
 
 
 def choices(setting: str) -> dict[str, str]:
-    """The choices in a row's setting (JSON), as text by field."""
+    """Return the choices in a row's setting (JSON) as text by field."""
     return {name: text(value) for name, value in json.loads(setting).items()}

@@ -1,6 +1,6 @@
 """A search, from its first trial to its recommendation and its page.
 
-Its folder has the form of a sweep whose cells are the trials, with the tables `trials` and `front`.
+A search folder has the form of a sweep whose cells are the trials, with the tables `trials` and `front`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tasks.numerics import seeds
 
 TABLE = "trials"
 FRONT = "front"
-PASSED_VARIABLES = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
-SIGNALS = ("SIGINT", "SIGTERM")  # notes of runs stopped by a signal
-SEEDS = 1_000_000  # fresh seeds are below this number: few digits, because people read them
+PASSED_VARIABLES = ("ENGRAM_", "MLFLOW_")  # prefixes of environment variables that trials in other processes need
+SIGNALS = ("SIGINT", "SIGTERM")  # notes of runs that were stopped by a signal
+SEEDS = 1_000_000  # fresh seeds are below this number; they have few digits because people read them
 
 
 class SearchFolder:
-    """The folder of a search: its settings, its trials so far and its recommendation.
+    """The folder of a search: its settings, the trials so far and its recommendation.
 
-    All of this is derived from the results of the trials' runs, and rewritten whenever a trial ends.
+    Its content is derived from the results of the trial runs and rewritten whenever a trial ends.
     """
 
     def __init__(self, journal: Journal, search: Search) -> None:
@@ -55,7 +55,7 @@ class SearchFolder:
         self.trials: dict[tuple[str, int], Trial] = {}
 
     def begin(self, first: str) -> None:
-        """Create the folder if it does not exist, with the run of the start as the first cell."""
+        """Create the folder if it does not exist. Its first cell is the run of the search's start."""
         self.journal.create(self._about([first], [{}], None), None)
         with suppress(OSError, pa.ArrowException):
             rows = pq.read_table(self._file(TABLE)).to_pylist()
@@ -67,7 +67,7 @@ class SearchFolder:
         self.write(None)
 
     def write(self, answer: SearchAnswer | None) -> None:
-        """Rewrite the tables and the cells, and write the answer of a search that has ended."""
+        """Rewrite the tables and the cells, and store the answer if the search has ended."""
         trials = table(list(self.trials.values()), self.search.objectives)
         for name, rows in ((TABLE, trials), (FRONT, trials.filter(pc.field("front")))):
             self._write(name, rows)
@@ -106,12 +106,12 @@ class SearchFolder:
 
 
 def _search_folder(store: Store, name: str, search: Search) -> SearchFolder:
-    """The folder of this name, which may not exist yet."""
+    """Return the search folder with this name, which may not exist yet."""
     return SearchFolder(Journal(store.folder("runs") / name), search)
 
 
 def _setting(trial: Trial) -> dict[str, Any]:
-    """The fields that distinguish the run of a trial from the other runs."""
+    """Return the fields that distinguish a trial's run from the other runs."""
     fresh = {}
     if trial.part == "fresh":
         fresh = {"seed": trial.seed}
@@ -119,7 +119,7 @@ def _setting(trial: Trial) -> dict[str, Any]:
 
 
 def find_search(store: Store, word: str | None) -> Journal:
-    """The search with this name or prefix, the newest one for None. Raises SpecError if there is none."""
+    """Return the search with this name or prefix, or the newest one for None. Raises SpecError if there is none."""
     if word is not None:
         journal = status.find(store, word)
         if "search" not in journal.about():
@@ -135,9 +135,9 @@ def find_search(store: Store, word: str | None) -> Journal:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """The outcome of a search: its folder's name, its trials and its answer.
+    """The outcome of a search: the name of its folder, its trials and its answer.
 
-    `stop_reason` is the reason why it has not ended, such as a signal; empty if it has ended.
+    `stop_reason` says why the search has not ended, for example a signal. It is empty if the search has ended.
     """
 
     name: str
@@ -165,17 +165,18 @@ def check(execution: Execution) -> None:
 
 
 def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> SearchOutcome:
-    """Run a search, or continue it.
+    """Run a search or continue it.
 
-    Raises Held if another living driver has it, SpecError if it is invalid, and EngramError if nothing more can run;
-    the same command then continues it. A full disk is reported in the result, and the same command also continues.
+    Raises Held if another live driver is running the search, SpecError if it is invalid, and EngramError if nothing
+    more can run. In the last case the same command continues the search later. A full disk is reported in the result
+    instead, and the same command again continues the search.
     """
     check(execution)
-    from orchestrator.executors.connection import connect  # imports ray, as does the next
+    from orchestrator.executors.connection import connect  # this import and the next one load ray
     from orchestrator.searches import tuning
 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
-    keep = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
+    keep = "state" if search.settings.rungs else execution.keep  # the next rung continues from this state
     trial_execution = replace(execution, mlflow="off", report=False, keep=keep, stop_after=None)
     environment = {}
     for name, value in os.environ.items():
@@ -196,7 +197,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
                 )
                 if not stop_reason:
                     stop_reason = _audit_again(evaluation, search_folder, store, send_event, observe)
-            except Unwritable as error:  # a full disk: ended trials are stored
+            except Unwritable as error:  # the disk is full; finished trials are stored
                 stop_reason = str(error)
         trials = tuple(search_folder.trials.values())
         answer = recommend(trials, search.objectives, search.allowance)
@@ -210,7 +211,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
 
 
 def _create_start_run(search: Search, store: Store) -> str:
-    """Create the folder of the run that the search starts from; return its name."""
+    """Create the folder of the run that the search starts from and return its name."""
     plan = plan_of(search.start)
     name = run_id(search.start.audit, list(plan.jobs), search.start.config)
     Journal(store.folder("runs") / name).create(cell_description(search.start), plan)
@@ -227,7 +228,7 @@ def _run_trials(
     send_event: Callable[..., None],
     observe: Observer | None,
 ) -> str:
-    """Run the trials of the search; return why some were not run, or an empty text."""
+    """Run the trials of the search. Returns why some were not run, or an empty string."""
     search = evaluation.search
     send_event("step", step="auditing the start of the search")
     start = evaluation.trial(store, START, {}, observe=_message_observer(observe))
@@ -245,7 +246,7 @@ def _run_trials(
         ended_trials.append(trial)
         try:
             search_folder.record(trial)
-        except Unwritable as error:  # Tune would count an exception here as a failure of the trial
+        except Unwritable as error:  # Tune would count an exception here as a failed trial
             unwritten.append(str(error))
         if trial.state == CUT:
             broken.append(trial)
@@ -275,7 +276,7 @@ def _audit_again(
     send_event: Callable[..., None],
     observe: Observer | None,
 ) -> str:
-    """Audit the start and the winner with fresh seeds and canaries; return why this failed, or an empty text."""
+    """Audit the start and the winner with fresh seeds and canaries. Returns why this failed, or an empty string."""
     search = evaluation.search
     best = winner(list(search_folder.trials.values()), search.objectives, search.allowance)
     if best is None:
@@ -296,14 +297,17 @@ def _audit_again(
 
 
 def _fresh_seed(search: Search) -> int:
-    """The seed of the fresh audits: different from the search's seed, and the same whenever it is continued."""
+    """Return the seed of the fresh audits.
+
+    It differs from the search seed and is the same whenever the search is continued.
+    """
     search_seed = int(find_value(search.start.config, SEED) or 0)
     seed = seeds.derive(search_seed, "fresh audit") % SEEDS
     return seed if seed != search_seed else seed + 1
 
 
 def _line(trial: Trial, search: Search) -> str:
-    """The outcome of a trial as a line."""
+    """Format the outcome of a trial as one line."""
     if trial.memorization is None or trial.utility is None:
         return f"trial {trial.number}: {describe_choices(trial)}: {trial.state}: {trial.note}"
     objectives = search.objectives
@@ -318,7 +322,7 @@ def _line(trial: Trial, search: Search) -> str:
 
 
 def _message_observer(observe: Observer | None) -> Observer | None:
-    """The observer of one run of many: it receives the run's lines but not its counts of jobs."""
+    """Return the observer for a single run of a search, which receives the run's messages but not its job counts."""
     if observe is None:
         return None
     return lambda event: observe(event) if event["event"] in ("told", "refused", "differs") else None
@@ -335,10 +339,10 @@ def _event_sender(observe: Observer | None) -> Callable[..., None]:
 def publish_results(
     outcome: SearchOutcome, store: Store, execution: Execution, observe: Observer | None = None
 ) -> tuple[str | None, str | None]:
-    """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
+    """Draw the page of a search and deliver it to MLflow. Returns the page path and the address of the tracked run.
 
-    The page links to the pages of the runs that support the answer, which are also drawn and link back; `engram report`
-    draws the pages of other trials. An error in drawing or delivery is reported and does not change the outcome.
+    The page links to the pages of the runs that support the answer. These are drawn too and link back. `engram report`
+    draws the pages of other trials. Errors in drawing or delivery are reported and do not change the outcome.
     """
     send_event = _event_sender(observe)
     page = None
@@ -346,7 +350,7 @@ def publish_results(
         send_event("step", step="writing the report")
         try:
             is_first_page = pages.page(store.folder("runs", outcome.name)) is None
-            if is_first_page:  # so that the other pages can link to it
+            if is_first_page:  # so that the other pages can link to this one
                 pages.draw(store, outcome.name)
             for run in _supporting_runs(outcome):
                 if is_first_page or pages.page(store.folder("runs", run)) is None:
@@ -359,7 +363,7 @@ def publish_results(
 
 
 def _supporting_runs(outcome: SearchOutcome) -> list[str]:
-    """The runs that support the answer: the start, the winner, and their fresh audits."""
+    """Return the runs that support the answer: the start, the winner, and their fresh audits."""
     numbers = (START, outcome.answer.winner)
     return list(dict.fromkeys(trial.run for trial in outcome.trials if trial.number in numbers and trial.is_complete))
 

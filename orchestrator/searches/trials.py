@@ -1,4 +1,4 @@
-"""Trials: the table of a search, and its Pareto front."""
+"""Trials: the table of a search and its Pareto front."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FAILED = "failed"
 
 TRIALS = pa.schema(
     [
-        ("trial", pa.int32()),  # from 1; 0 is the start of the search
+        ("trial", pa.int32()),  # 1-based; 0 is the start of the search
         ("part", pa.string()),  # search, or fresh: the same setting with fresh seeds and canaries
-        ("setting", pa.string()),  # JSON of the chosen fields
+        ("setting", pa.string()),  # chosen fields as JSON
         ("state", pa.string()),
         ("run", pa.string()),
         ("epochs", pa.int32()),
@@ -37,7 +37,7 @@ TRIALS = pa.schema(
         ("utility_high", pa.float64()),
         ("utility_n", pa.int64()),
         ("utility_unit", pa.string()),
-        ("front", pa.bool_()),  # no finished trial of the search dominates it
+        ("front", pa.bool_()),  # true if no finished trial of the search dominates this one
         ("note", pa.string()),
     ]
 )
@@ -45,7 +45,7 @@ TRIALS = pa.schema(
 
 @dataclass(frozen=True)
 class Value:
-    """An estimate with its 95 % interval over n independent units; None without an interval."""
+    """An estimate with its 95 % interval over n independent units. `low` and `high` are None without an interval."""
 
     estimate: float
     low: float | None = None
@@ -56,7 +56,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Trial:
-    """A training choice and its outcome. Without an estimate, `state` and `note` give the reason."""
+    """A training choice and its outcome. If there is no estimate, `state` and `note` say why."""
 
     number: int
     part: str
@@ -71,15 +71,15 @@ class Trial:
 
     @property
     def is_complete(self) -> bool:
-        """Whether its training is complete and it has both estimates."""
+        """Whether training is complete and both estimates exist."""
         return self.state == FINISHED and self.memorization is not None and self.utility is not None
 
 
 def front(trials: Iterable[Trial], objectives: Objectives) -> list[Trial]:
-    """The complete trials of the search that no other one dominates, by memorization, the least first.
+    """Return the complete, non-dominated trials of the search, sorted by memorisation with the least first.
 
-    A trial dominates another if neither its memorization nor its utility is worse, and one of them is better. Only the
-    estimates are compared; their intervals show the uncertainty of the front.
+    A trial dominates another if neither its memorisation nor its utility is worse and at least one of them is better.
+    Only the estimates are compared. Their intervals show the uncertainty of the front.
     """
     complete_trials = [trial for trial in trials if trial.is_complete and trial.part == SEARCHED]
     losses = {id(trial): _losses(trial, objectives) for trial in complete_trials}
@@ -92,14 +92,14 @@ def front(trials: Iterable[Trial], objectives: Objectives) -> list[Trial]:
 
 
 def table(trials: Sequence[Trial], objectives: Objectives) -> pa.Table:
-    """The TRIALS table, in the order of their numbers, the fresh ones last."""
+    """Return the TRIALS table, ordered by trial number with the fresh trials last."""
     best = {(trial.part, trial.number) for trial in front(trials, objectives)}
     ordered = sorted(trials, key=lambda trial: (trial.part == FRESH, trial.number))
     return pa.Table.from_pylist([_row(trial, (trial.part, trial.number) in best) for trial in ordered], TRIALS)
 
 
 def read(rows: Iterable[Mapping[str, Any]]) -> list[Trial]:
-    """The trials of a TRIALS table's rows."""
+    """Read trials from the rows of a TRIALS table."""
     result = []
     for row in rows:
         result.append(

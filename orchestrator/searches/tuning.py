@@ -1,10 +1,10 @@
-"""Runs trials with Ray Tune, which proposes them, runs them in parallel and stops them early.
+"""Run trials with Ray Tune, which proposes them, runs them in parallel and stops them early.
 
 Tune stores nothing: its folder is temporary. A search that was killed starts again from its first trial with the same
-sampler, and trials whose results are stored need no training. It therefore reaches the same trials. Tune's own resume
-would keep the sampler's state but lose the scheduler's, and up to some seconds of trials.
+sampler, and trials whose results are stored need no training, so it reaches the same trials. Tune's own resume
+mechanism would keep the sampler's state but lose the scheduler's state, and up to a few seconds of trials.
 
-Each trial is an actor that uses no processor: it drives one run of an audit, whose jobs are separate Ray tasks. An
+Each trial is an actor that reserves no processor. It drives one run of an audit, whose jobs are separate Ray tasks. An
 actor that has finished a trial takes the next one.
 """
 
@@ -33,7 +33,7 @@ from tasks.contract.extras import OPTUNA
 
 ReportTrial = Callable[[Trial], None]
 EVALUATION = "evaluation"  # keys of Tune's config: the constant part
-FIELD = "over"  # the drawn part
+FIELD = "over"  # the sampled part
 RUNG = "rung"
 MEMORIZATION = "memorization"
 UTILITY = "utility"
@@ -42,7 +42,7 @@ LAST = "last"
 TRIAL_RESOURCES = {
     "memory": 1
 }  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
-WORST = -1e300  # of an objective without an estimate; Tune's schedulers cannot compare a NaN
+WORST = -1e300  # score of an objective without an estimate; Tune's schedulers cannot compare NaN
 QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -53,7 +53,7 @@ QUIET = {
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
-    """A trial: each step trains it to the next rung, or completely if there are no rungs."""
+    """A trial. Each step trains it to the next rung, or to the end if there are no rungs."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.evaluation: Evaluation = config[EVALUATION]
@@ -69,7 +69,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
         search = self.evaluation.search
         rungs = search.settings.rungs
         epochs = rungs[self.climbed] if rungs else None
-        # Only the search knows the number of the trial.
+        # Trial numbers are known only to the search.
         trial = self.evaluation.trial(self.store, -1, self.choices, epochs)
         self.climbed += 1
         objectives = search.objectives
@@ -90,22 +90,22 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
         pass
 
 
-class Listener(Callback):  # type: ignore[misc]  # nor here
-    """Numbers the trials in the order in which they begin, and reports the outcome of each."""
+class Listener(Callback):  # type: ignore[misc]  # untyped as well
+    """Numbers the trials in the order in which they start, and reports the outcome of each."""
 
     def __init__(self, report_trial: ReportTrial) -> None:
         self.report_trial = report_trial
         self.numbers: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: Tune saves this state to restore a search, and `report_trial` may refer to a terminal."""
+        """Return an empty state, because Tune pickles it and `report_trial` may hold a reference to a terminal."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
         self.numbers.setdefault(trial.trial_id, len(self.numbers) + 1)
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # noqa: ARG002
-        if result["done"]:  # on its own, or stopped by the scheduler, which Tune has recorded here
+        if result["done"]:  # either finished or stopped by the scheduler, which Tune has recorded here
             fields = {**result[TRIAL], "number": self.numbers[trial.trial_id]}
             for objective in (MEMORIZATION, UTILITY):
                 if fields[objective] is None:
@@ -117,13 +117,13 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
 
 
 @dataclass
-class Until(Stopper):  # type: ignore[misc]  # nor here
-    """Ends the search once `is_over()` is true."""
+class Until(Stopper):  # type: ignore[misc]  # untyped as well
+    """Stops the search once `is_over()` returns true."""
 
     is_over: Callable[[], bool]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty, as for `Listener`."""
+        """Return an empty state, as in `Listener`."""
         return {}
 
     def __call__(self, trial_id: str, result: Any) -> bool:  # noqa: ARG002
@@ -134,9 +134,9 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
 
 
 def run_tuner(evaluation: Evaluation, report_trial: ReportTrial, is_over: Callable[[], bool]) -> None:
-    """Run the trials of a search on the connected Ray cluster until `is_over()` is true.
+    """Run the trials of a search on the connected Ray cluster until `is_over()` returns true.
 
-    `report_trial` is called in this process with each trial that has ended, in any state. Raises SpecError if the
+    `report_trial` is called in this process for each trial that has ended, in any state. Raises SpecError if the
     sampler is not installed.
     """
     search = evaluation.search
@@ -167,7 +167,7 @@ def run_tuner(evaluation: Evaluation, report_trial: ReportTrial, is_over: Callab
 
 
 def _domain(search: Search, name: str) -> Any:
-    """The domain of a field as Tune samples it."""
+    """Return the domain of a field in the form that Tune samples."""
     domain: Domain = search.space[name]
     if isinstance(domain, Choice):
         values = list(domain.values)
@@ -184,7 +184,7 @@ def _domain(search: Search, name: str) -> Any:
 
 
 def _spec_values(search: Search, drawn_values: Mapping[str, Any]) -> dict[str, Any]:
-    """The drawn values in the syntax of a specification."""
+    """Convert the sampled values to the syntax of a specification."""
     spec_values = {}
     for name, value in drawn_values.items():
         domain = search.space[name]
@@ -210,10 +210,10 @@ def _sampler(search: Search) -> Any:
 
 
 def _scheduler(search: Search) -> Any:
-    """Successive halving by utility over the rungs: a trial with low utility early is not trained completely.
+    """Return a scheduler for successive halving by utility, which ends trials with low utility before full training.
 
-    Memorization is not used, because it is low whenever little has been learnt. Li et al. 2020, "A system for massively
-    parallel hyperparameter tuning".
+    Memorisation is not used as the criterion because it is low whenever little has been learnt. Li et al. 2020, "A
+    system for massively parallel hyperparameter tuning".
     """
     rungs = search.settings.rungs
     one_in = search.settings.keep_one_in
@@ -230,7 +230,7 @@ def _scheduler(search: Search) -> Any:
 
 
 def _last_line(error: Exception) -> str:
-    """The error in a trial's process: the last line of the traceback from Ray."""
+    """Return the error raised in a trial's process, which is the last line of Ray's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines:
         return lines[-1]
@@ -238,7 +238,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _score(value: Value | None, sign: int) -> float:
-    """The objective with a sign, so that higher is better."""
+    """Return the objective, signed so that higher is better."""
     if value is None:
         return WORST
     return sign * value.estimate
@@ -246,10 +246,10 @@ def _score(value: Value | None, sign: int) -> float:
 
 @contextmanager
 def _plain() -> Iterator[None]:
-    """Give the trials' actors the same environment as the calls of a run.
+    """Give the trial actors the same environment as the calls of a run.
 
-    Tune sets a variable for Lightning on its actors. Ray passes it to the calls of a trial, which then cannot use
-    workers started without it: a search started two sets of workers, and each in two steps.
+    Tune sets a variable for Lightning on its actors. Ray passes it on to the calls of a trial, which then cannot reuse
+    workers started without it. As a result, a search used to start two sets of workers, each in two steps.
     """
     trial_variables = private_ray.trial_variables()
     original_values = dict(trial_variables)
@@ -262,7 +262,7 @@ def _plain() -> Iterator[None]:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """A temporary folder for Tune's files, next to Ray's session."""
+    """Create a temporary folder for Tune's files, next to the Ray session folder."""
     folder = tempfile.mkdtemp(prefix="engram-search-", dir=os.environ.get("RAY_TMPDIR"))
     try:
         yield folder

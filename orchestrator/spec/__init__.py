@@ -1,1 +1,1 @@
-"""Specifications from flags and files, their fields, and the resulting configs."""
+"""Specifications read from flags and files, their fields, and the resulting configurations."""

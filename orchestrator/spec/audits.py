@@ -1,4 +1,4 @@
-"""The registry of audits: one module each in `tasks/audits`, and entry points `engram.audits` of other packages."""
+"""Audit registry: one module per audit in `tasks/audits`, plus the `engram.audits` entry points of other packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "engram.audits"
 
 @dataclass(frozen=True)
 class RegisteredAudit:
-    """An audit, its name, and its module's docstring: the first line is the question, the rest the documentation."""
+    """An audit and its name. The first line of its module docstring is the question, the rest the documentation."""
 
     name: str
     audit: Audit
@@ -31,15 +31,15 @@ class RegisteredAudit:
 
 
 def names() -> list[str]:
-    """The names of all audits, sorted; none of their modules is imported."""
+    """Return the sorted names of all audits, without importing their modules."""
     return sorted({*_own(), *_entry_points()})
 
 
 def find(name: str) -> RegisteredAudit:
-    """The audit of this name.
+    """Return the audit with this name.
 
-    Raises SpecError with the nearest name if there is none, and EngramError if its module cannot be imported or
-    contains no audit.
+    Raises SpecError, which suggests the nearest name, if there is none. Raises EngramError if its module cannot be
+    imported or contains no audit.
     """
     own_modules = _own()
     offered_points = _entry_points()
@@ -55,7 +55,7 @@ def find(name: str) -> RegisteredAudit:
 
 
 def find_installed(name: str) -> RegisteredAudit | None:
-    """The audit of this name; None if its package is no longer installed, or cannot be imported."""
+    """Return the audit with this name, or None if its package is no longer installed or cannot be imported."""
     try:
         return find(name)
     except EngramError:
@@ -63,13 +63,13 @@ def find_installed(name: str) -> RegisteredAudit | None:
 
 
 def _own() -> Mapping[str, str]:
-    """Name -> module."""
+    """Map the names of the built-in audits to their modules."""
     import tasks.audits
 
     return _own_on(tuple(tasks.audits.__path__))
 
 
-@functools.cache  # each lookup reads the folder of each audit, and every command needs several
+@functools.cache  # each lookup lists the audits folder, and every command needs several
 def _own_on(path: tuple[str, ...]) -> Mapping[str, str]:
     modules = pkgutil.iter_modules(path)
     result = {}
@@ -85,7 +85,7 @@ def _entry_points() -> Mapping[str, EntryPoint]:
 
 @functools.cache
 def _entry_points_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """Entry points, cached per search path: the lookup reads the metadata of every installed package."""
+    """Return the entry points by name. Cached per search path because a lookup reads the metadata of every package."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -115,13 +115,13 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
 
 def _import_audit(name: str, module: str, files: Mapping[str, SourceFile]) -> ModuleType:
     if not files and module in sys.modules:
-        return sys.modules[module]  # no import to watch; watching costs time for each of thousands of modules
+        return sys.modules[module]  # nothing is imported, and watching costs time for each loaded module
     with watch_imports(f"audit {name!r}", files):
         return importlib.import_module(module)
 
 
 def _docstring(module_docstring: str | None, audit: Audit) -> str:
-    """The docstring of the module with the audit; if it has none, that of the module with the audit's plan."""
+    """Return the docstring of the module that defines the audit, or else of the module that defines its plan."""
     if module_docstring:
         return module_docstring
     return getattr(sys.modules.get(getattr(audit.plan, "__module__", "")), "__doc__", None) or ""

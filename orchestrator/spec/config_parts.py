@@ -1,4 +1,4 @@
-"""The parts of a config, recursively: walked, changed, and written as plain data."""
+"""Walk the nested parts of a configuration, change them, and convert them to plain data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from tasks.contract.alternatives import TYPE, tag_of
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a config by name; None for other values, and for values with an `identity`, such as a data set."""
+    """Return the fields of a configuration by name.
+
+    Returns None for other values, and for values with an `identity`, such as data sets.
+    """
     if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
         return None
     return {name: getattr(value, name) for name in field_types(type(value))}
 
 
 def walk(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
-    """The value and all its parts, recursively, by dotted paths; elements of a tuple have the tuple's path."""
+    """Yield a value and all its nested parts with their dotted paths. Tuple elements have the path of the tuple."""
     yield parent_path, value
     if isinstance(value, tuple):
         for part in value:
@@ -29,9 +32,9 @@ def walk(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
-    """The value with changed parts (fields of a config, or elements of a tuple); the same object if none changes.
+    """Change the parts (configuration fields or tuple elements) of a value. Returns the same object if none change.
 
-    `change(part, metadata)` gives the new part; `metadata` is the field's.
+    `change(part, metadata)` returns the new part, where `metadata` is the metadata of its field.
     """
     if isinstance(value, tuple):
         elements = tuple(change(part, {}) for part in value)
@@ -51,7 +54,7 @@ def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value as numbers, text, lists and dicts, which `coerce` converts back to an equal value."""
+    """Convert a value to numbers, text, lists and dicts. `coerce` converts them back to an equal value."""
     if hasattr(value, "identity"):
         return str(value)
     if isinstance(value, tuple | list):
@@ -66,7 +69,7 @@ def plain(value: Any) -> Any:
 
 
 def flatten(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings and configs by dotted paths; a tuple is one value.
+    """Yield the leaf values of nested mappings and configurations with their dotted paths. A tuple counts as one value.
 
     The tag of an alternative has the path of its field.
     """
@@ -84,7 +87,10 @@ def flatten(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differing_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> Iterator[str]:
-    """The dotted paths at which plain configs of one type differ; parts of different types differ as a whole."""
+    """Yield the dotted paths at which plain configurations of one type differ.
+
+    Parts of different types differ as a whole.
+    """
     for name, first in fields[0].items():
         values = [config[name] for config in fields]
         tags = {value.get(TYPE) for value in values if isinstance(value, Mapping)}

@@ -1,4 +1,4 @@
-"""The fields of an audit's config as a user sets them: type, default, range, published values and meaning."""
+"""Configuration fields of an audit as a user sets them: type, default, range, published values and meaning."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import DESCRIPTIONS
 
-OURS = "Ours: "  # begins the meaning of a setting that is not the paper's
+OURS = "Ours: "  # starts the meaning of a setting that does not come from the paper
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
-LONG = 70  # characters of a value
+LONG = 70  # maximum characters of a value
 SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
 
 
 @functools.cache
 def meanings(config: Any) -> Mapping[str, str]:
-    """Field -> its meaning in one line, without fields that have no docstring; empty if the source is unavailable."""
+    """Map each documented field to its one-line meaning. Returns an empty mapping if the source is unavailable."""
     docstrings: dict[str, str] = {}
     for kind in reversed(config.__mro__):
         docstrings.update(_field_docstrings(kind) if kind is not object else {})
@@ -43,7 +43,7 @@ def meanings(config: Any) -> Mapping[str, str]:
 def _field_docstrings(kind: Any) -> dict[str, str]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):  # a class without a source
+    except (OSError, TypeError, SyntaxError):  # the source of the class is unavailable
         return {}
     statements = []
     if isinstance(tree.body[0], ast.ClassDef):
@@ -61,12 +61,12 @@ def _field_docstrings(kind: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class DescribedField:
-    """A field by its dotted path.
+    """A configuration field, identified by its dotted path.
 
-    `default` is in command-line syntax. `allowed` is empty if the whole type is allowed. `published` maps the values of
-    the presets that repeat the paper to these presets; None for a setting that the paper does not have, and below
-    another field. `of` names the kinds of value that have the field, if there are several. `below` are the fields of
-    its value. `choices` maps the tags of its alternatives to their descriptions.
+    `default` uses command-line syntax. `allowed` is empty if every value of the type is allowed. `published` maps the
+    values used in presets that repeat the paper to these presets. It is None for a setting that the paper lacks, and
+    may be None for a nested field. If there are several kinds of value, `of` names the kinds that have the field.
+    `below` lists the fields nested in its value. `choices` maps the tags of its alternatives to their descriptions.
     """
 
     path: str
@@ -81,9 +81,9 @@ class DescribedField:
 
 
 def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
-    """Every field of the audit's config by its dotted path, each before those below it.
+    """Return every configuration field of the audit by dotted path, each before its nested fields.
 
-    With a tag, only the alternative with this tag is included.
+    If a tag is given, only the alternative with this tag is included.
     """
     config = _example(audit.config, audit)
     fields = {}
@@ -93,9 +93,10 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
 
 
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
-    """The field of this path and all below it, or the fields of the alternative with this tag; empty for a preset.
+    """Return a field and its nested fields, or the fields of the alternative with this tag.
 
-    `name` is the audit's. Raises SpecError, with the nearest name, if the audit has none of these.
+    Returns an empty list for a preset. `name` is the name of the audit. Raises SpecError, which suggests the nearest
+    name, if the audit has no such part.
     """
     fields = describe_fields(audit)
     choice = next((field.path for field in fields.values() if part in field.choices), None)
@@ -109,7 +110,10 @@ def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
 def find_fields(
     fields: Mapping[str, DescribedField], path: str, audit: str, presets: Iterable[str] = ()
 ) -> list[DescribedField]:
-    """The field of this path and all below it. Raises SpecError with the nearest name if there is none."""
+    """Return the field with this path and its nested fields.
+
+    Raises SpecError, which suggests the nearest name, if missing.
+    """
     if path not in fields:
         similar_path = _most_similar_path(path, fields, presets)
         if similar_path:
@@ -125,7 +129,10 @@ def find_fields(
 
 
 def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str]) -> str:
-    """The field or preset most similar to a wrong path: by its end, its whole, or its last part; empty for none."""
+    """Return the field or preset most similar to a wrong path, or an empty string if none is similar.
+
+    Compares the end of the path, then the whole path, then its last part.
+    """
     ends: dict[str, str] = {}
     for field_path in fields:
         if field_path.endswith(f".{path}"):
@@ -137,7 +144,7 @@ def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str])
 def _fields(
     kind: Any, value: Any, audit: Audit, prefix: str, kinds_with_field: str, tag: str = ""
 ) -> Iterator[DescribedField]:
-    """The fields of this kind; `value` is an instance, or None if none could be created."""
+    """Yield the fields of this kind. `value` is an instance, or None if none could be created."""
     field_meanings = meanings(kind)
     for name, declared_type in field_types(kind).items():
         path = f"{prefix}{name}"
@@ -147,7 +154,7 @@ def _fields(
             kinds = [members[tag]]
         default = getattr(value, name, None)
         below: dict[str, DescribedField] = {}
-        for part in sorted(kinds, key=lambda part: not isinstance(default, part)):  # the default's own kind first
+        for part in sorted(kinds, key=lambda part: not isinstance(default, part)):  # the kind of the default first
             if isinstance(default, part):
                 part_value = default
             else:
@@ -157,7 +164,7 @@ def _fields(
                 type_name = _type_name(part)
             for described in _fields(part, part_value, audit, f"{path}.", type_name, tag):
                 earlier = below.setdefault(described.path, described)
-                is_own = described.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
+                is_own = described.path.count(".") == path.count(".") + 1  # deeper fields name their own alternatives
                 if earlier is not described and is_own and earlier.of and type_name not in earlier.of.split(", "):
                     below[described.path] = replace(earlier, of=f"{earlier.of}, {type_name}")
         meaning = field_meanings.get(name, "")
@@ -176,7 +183,7 @@ def _fields(
 
 
 def _configs(declared_type: Any) -> list[Any]:
-    """The dataclasses with fields that a value of this type, or an element of it, may be."""
+    """Return the configuration dataclasses that a value of this type, or an element of it, may be."""
     kinds = [
         kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
     ]
@@ -187,7 +194,7 @@ def _configs(declared_type: Any) -> list[Any]:
 
 
 def _type_name(kind: Any) -> str:
-    """`data set` of Dataset, `model file` of ModelFile; the tag of an alternative."""
+    """Return the tag of an alternative, or else the type name in words, such as `model file` for ModelFile."""
     if tag_of(kind):
         return tag_of(kind)
     if kind is Dataset:
@@ -196,12 +203,12 @@ def _type_name(kind: Any) -> str:
 
 
 def summary_of(kind: Any) -> str:
-    """The first line of the docstring of a class of configurations."""
+    """Return the first docstring line of a configuration class."""
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
 def _type(declared_type: Any) -> str:
-    """A declared type as text."""
+    """Describe a declared type in words."""
     choices = tagged_members(declared_type)
     if choices:
         return "one of " + ", ".join(choices)
@@ -233,7 +240,10 @@ def _default(kind: Any, name: str, value: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value in command-line syntax: a config by its text form or its fields; empty if that is long."""
+    """Format a value in command-line syntax.
+
+    A configuration becomes its text form or its fields, or empty text if too long.
+    """
     if isinstance(value, tuple):
         return f"[{','.join(map(value_text, value))}]"
     if dataclasses.is_dataclass(value) and not hasattr(value, "identity"):
@@ -254,7 +264,7 @@ def value_text(value: Any) -> str:
 
 
 def _allowed_values(value: Any, name: str, declared_type: Any) -> str:
-    """The values that the field's type allows, as text; empty if it allows all."""
+    """Describe the allowed values of the field. Returns an empty string if the whole type is allowed."""
     if value is None:
         return ""
     kinds: tuple[Any, ...] = alternatives(declared_type)
@@ -275,7 +285,7 @@ def _try_make(kind: Any, **fields: Any) -> list[Any]:
 
 
 def _example(kind: Any, audit: Audit) -> Any:
-    """A value of this kind: its defaults, else one from the audit's presets, else a made-up one; None without any."""
+    """Return an example: the default instance, else one from the audit's presets, else a synthetic one, else None."""
     values = _try_make(kind)
     if values:
         return values[0]
@@ -294,7 +304,7 @@ def _example(kind: Any, audit: Audit) -> Any:
 
 
 def _sample(declared_type: Any) -> Any:
-    """A value of this type as it is read from text; None if it is not read from any text."""
+    """Return a sample value of a type that can be parsed from text, or None for other types."""
     with suppress(ValueError):
         if hasattr(declared_type, "parse"):
             return declared_type.parse("x")
@@ -303,9 +313,9 @@ def _sample(declared_type: Any) -> Any:
 
 
 def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | None:
-    """Value -> the presets that repeat the paper with it, in order; values with many fields are omitted.
+    """Map each published value to the presets that use it, in order. Values with many fields are omitted.
 
-    None for a field below one whose value is read from text, or is optional.
+    Returns None for a field nested in an optional value or in a value parsed from text.
     """
     if not _is_plain_path(audit.config, path.split(".")[:-1]):
         return None
@@ -316,7 +326,7 @@ def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | N
         for cell in audit.cells(preset):
             try:
                 value = operator.attrgetter(path)(cell)
-            except AttributeError:  # the cell has another alternative
+            except AttributeError:  # this cell uses another alternative
                 continue
             presets = values.setdefault(value_text(value), [])
             if preset not in presets:
@@ -328,7 +338,7 @@ def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | N
 
 
 def _is_plain_path(kind: Any, parent_names: list[str]) -> bool:
-    """Whether each of these fields, one below another, holds an alternative or a group of fields."""
+    """Return whether every field along the path holds an alternative or a group of fields."""
     kinds = [kind]
     for name in parent_names:
         types = [field_types(parent)[name] for parent in kinds if name in field_types(parent)]

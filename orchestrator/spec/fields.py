@@ -1,10 +1,11 @@
-"""Conversion of values to the declared types of their fields, or a one-line error.
+"""Convert values to the declared types of their fields, or raise a one-line error.
 
     coerce("3", int, "canaries")       -> 3
     coerce(1, float, "learning_rate")  -> 1.0
     coerce("digits", Dataset, "data")  -> Dataset("digits")
 
-Command lines give text, YAML gives values and Python gives either; all are converted to the same value and key.
+Command lines supply text, YAML supplies typed values and Python supplies either. All of them are converted to the same
+value and therefore the same key.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.yaml_text import YamlError, parse_yaml
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 
-Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
-NONE = "none"  # the tag of the alternative that null stands for, too
+Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> value of the declared type
+NONE = "none"  # tag of the alternative that null also selects
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """`; did you mean 'x'?` if a similar name is known, else an empty text."""
+    """Return `; did you mean 'x'?` if a similar name exists, otherwise an empty string."""
     name = most_similar(word, names)
     if name:
         return f"; did you mean {name!r}?"
@@ -39,12 +40,12 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 def most_similar(word: str, names: Iterable[str]) -> str:
-    """The known name that is most similar to a word; empty if none is similar."""
+    """Return the known name most similar to a word, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)), "")
 
 
 def alternatives(declared_type: Any) -> tuple[Any, ...]:
-    """The members of a union, or the type itself."""
+    """Return the members of a union, or the type itself."""
     if typing.get_origin(declared_type) in (Union, types.UnionType):
         return typing.get_args(declared_type)
     return (declared_type,)
@@ -52,19 +53,22 @@ def alternatives(declared_type: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def field_types(config: Any) -> Mapping[str, Any]:
-    """Field name -> declared type, in the order of declaration."""
+    """Map field names to declared types, in declaration order."""
     hints = typing.get_type_hints(config)
     return {field.name: hints[field.name] for field in dataclasses.fields(config)}
 
 
 def coerce(value: Any, declared_type: Any, field_path: str) -> Any:
-    """The value converted to its declared type. Raises SpecError naming `field_path` if that is impossible."""
+    """Convert a value to `declared_type`. Raises SpecError, naming `field_path`, if this is impossible."""
     return reader(declared_type)(value, field_path)
 
 
 @functools.cache
 def readers(config: Any) -> Mapping[str, Reader]:
-    """Field name -> `coerce` to its declared type, cached: a large plan reads many configs."""
+    """Map each field name to the reader for its declared type.
+
+    Cached because a large plan reads many configurations.
+    """
     result = {}
     for name, declared_type in field_types(config).items():
         result[name] = reader(declared_type)
@@ -73,7 +77,7 @@ def readers(config: Any) -> Mapping[str, Reader]:
 
 @functools.cache
 def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
-    """Field name -> the dataclasses that a value of its declared type may be."""
+    """Map each field name to the dataclasses that its declared type allows."""
     result = {}
     for name, declared_type in field_types(config).items():
         result[name] = frozenset(filter(dataclasses.is_dataclass, alternatives(declared_type)))
@@ -81,7 +85,10 @@ def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
 
 
 def reader(declared_type: Any) -> Reader:
-    """`coerce` to this type. Not cached by type: unions are equal in any order, but the order affects the result."""
+    """Return a function that applies `coerce` for this type.
+
+    Results are not cached by type: unions compare equal in any order, but the order affects the result.
+    """
     if declared_type in _SCALARS:
         return _SCALARS[declared_type]
     origin = typing.get_origin(declared_type)
@@ -105,7 +112,7 @@ def reader(declared_type: Any) -> Reader:
 
 
 def text(value: Any) -> str:
-    """A plain value in command-line syntax; a mapping as JSON."""
+    """Format a plain value in command-line syntax. A mapping is formatted as JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -118,9 +125,9 @@ def text(value: Any) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """The values of a list in command-line syntax: `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]`, `[{query: 1},{outside: 1}]`.
+    """Split a list in command-line syntax, such as `1,2`, `[1,2]`, `[[5,0.1],[9,0.01]]` or `[{query: 1},{outside: 1}]`.
 
-    Commas inside brackets belong to a value if the brackets match.
+    If the brackets match, commas inside brackets do not separate values.
     """
     text = text.strip()
     open_at = _open_brackets(text)
@@ -138,12 +145,12 @@ def split_list(text: str) -> list[str]:
 
 
 def _open_brackets(text: str) -> list[int]:
-    """The number of open brackets after each character."""
+    """Return the number of open brackets after each character."""
     return list(itertools.accumulate((character in "[({") - (character in "])}") for character in text))
 
 
 def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
-    """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
+    """Set all of these dotted paths at once, so that ranges are checked on the final configuration."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}
     if paths:
         return _replace_below(config, paths, ())
@@ -153,7 +160,10 @@ def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
 def _replace_below(
     config: Any, changes: Mapping[tuple[str, ...], Any], parent_path: tuple[str, ...], declared: Any = None
 ) -> Any:
-    """The config with fields changed; `declared` is the type of the field that holds it, which names alternatives."""
+    """Return the configuration with fields changed.
+
+    `declared` is the type of its parent field, which lists alternatives.
+    """
     kind: Any = type(config)
     types = field_types(kind)
     values = {name: getattr(config, name) for name in types}
@@ -187,7 +197,7 @@ def _replace_below(
 
 
 def _alternatives_with(name: str, declared: Any, path: str) -> str:
-    """`; it is a field of question=documents` for a field of other alternatives; otherwise empty."""
+    """Return `; it is a field of question=documents` if another alternative has the field, else an empty string."""
     tags = []
     for tag, member in tagged_members(declared).items():
         if name in field_types(member):
@@ -198,9 +208,9 @@ def _alternatives_with(name: str, declared: Any, path: str) -> str:
 
 
 def _select(value: Any, kind: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
-    """The value of the chosen alternative: the present one if it has this type, else one with the required fields set.
+    """Return the current value if it is of the chosen alternative, otherwise a new one with the required fields set.
 
-    `changes` are those of the config that has the field; `path` is the path of the field itself.
+    `changes` apply to the configuration that contains the field, and `path` is the path of the field itself.
     """
     if type(value) is kind:
         return value
@@ -213,16 +223,15 @@ def _select(value: Any, kind: Any, changes: Mapping[tuple[str, ...], Any], path:
 
 
 def describe_kind(kind: Any) -> str:
-    """The tag of an alternative, or the name of another class of configurations."""
+    """Return the tag of an alternative, or the class name of any other configuration class."""
     return tag_of(kind) or str(kind.__name__)
 
 
 def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]) -> Any:
-    """The type of the new value to build from single fields `below`; None if they change the present `value`.
+    """Return the type of the value to build from the fields in `below`, or None if they modify the current `value`.
 
-    A new value is built if there is none yet, or if the type is a union and a field is set that another member
-    requires: `feature.words` replaces a glyph by words. An alternative with a tag is replaced only by naming another
-    tag.
+    A value is built if there is none yet, or if `declared_type` is a union and a field is set that another member
+    requires: `feature.words` replaces a glyph by words. A tagged alternative is replaced only by giving another tag.
     """
     if tagged_members(declared_type) and value is not None:
         return None
@@ -240,7 +249,7 @@ def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]
 
 
 def required_fields(kind: Any) -> set[str]:
-    """The fields without a default."""
+    """Return the names of the fields without a default."""
     none = dataclasses.MISSING
     result = set()
     for field in dataclasses.fields(kind):
@@ -250,7 +259,7 @@ def required_fields(kind: Any) -> set[str]:
 
 
 def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """The values by their paths as nested mappings; the tag of an alternative is the entry `type` among its fields."""
+    """Convert values by path to nested mappings. The tag of an alternative is stored as `type` among its fields."""
     tree: dict[str, Any] = {}
     for (*path, last), value in sorted(below.items(), key=lambda entry: len(entry[0])):
         inner = tree
@@ -265,7 +274,7 @@ def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
 def _build(declared_type: type, values: Mapping[str, Any], field_path: str) -> Any:
     try:
         return declared_type(**values)
-    except (ValueError, TypeError) as error:  # ranges are checked on construction
+    except (ValueError, TypeError) as error:  # ranges are checked when the object is constructed
         message = str(error)
         is_named = any(message.startswith(path.rpartition(".")[2]) for path in field_path.split(", "))
         raise SpecError(message if is_named and "." not in field_path else f"{field_path}: {message}") from None
@@ -316,7 +325,7 @@ def _dataclass(value: Any, declared_type: type, field_path: str) -> Any:
 
 
 def _without_tag(value: Any, declared_type: type, field_path: str) -> Any:
-    """The fields of an alternative given by its tag, as text or as the entry `type` of a mapping."""
+    """Return the fields of an alternative selected by its tag, given as text or as the `type` entry of a mapping."""
     if isinstance(value, Mapping):
         given_tag = value.get(TYPE, tag_of(declared_type))
     else:
@@ -329,7 +338,7 @@ def _without_tag(value: Any, declared_type: type, field_path: str) -> Any:
 
 
 def _mapping(text: str, field_path: str) -> Any:
-    """The fields in a YAML or JSON mapping such as `{query: 1.0, calibration: 1.0}`."""
+    """Parse the fields of a YAML or JSON mapping such as `{query: 1.0, calibration: 1.0}`."""
     try:
         return parse_yaml(text)
     except YamlError:
@@ -373,14 +382,14 @@ def _union(members: tuple[Any, ...]) -> Reader:
                 return as_member(value, field_path)
             except SpecError as error:
                 reasons.append((_fit(value, member), str(error)))
-        fit, reason = max(reasons, key=lambda refusal: refusal[0])  # the first of equals
+        fit, reason = max(reasons, key=lambda refusal: refusal[0])  # the first one if several fit equally well
         raise SpecError(reason + (_other_forms(value, [member for member, _ in reads]) if fit <= 0 else ""))
 
     return read
 
 
 def _fit(value: Any, member: Any) -> float:
-    """The fit of a refused value to a member of a union; the error of the best member is reported."""
+    """Score how well a rejected value fits a union member. The error of the best-fitting member is reported."""
     if not isinstance(member, type) or not dataclasses.is_dataclass(member):
         return 0
     if isinstance(value, member):
@@ -393,7 +402,7 @@ def _fit(value: Any, member: Any) -> float:
     if isinstance(value, Mapping):
         names = set(field_types(member))
         required_names = required_fields(member)
-        # Fields of a single member are stronger evidence than the number of shared fields.
+        # Fields unique to one member are stronger evidence than the number of shared fields.
         return (
             len(names & set(value))
             - len(set(value) - names)
@@ -404,7 +413,7 @@ def _fit(value: Any, member: Any) -> float:
 
 
 def _other_forms(value: Any, members: Iterable[Any]) -> str:
-    """`, or begin with words: or picture:`, for text that begins with no member's prefix; else an empty text."""
+    """Return `, or begin with words: or picture:` for text without any member's prefix, otherwise an empty string."""
     prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
     if not isinstance(value, str) or not prefixes:
         return ""
@@ -476,7 +485,7 @@ def _float(value: Any, field_path: str) -> float:
         raise problem from None
     if not math.isfinite(number):
         raise problem
-    return number + 0.0  # -0.0 and 0.0 are one value
+    return number + 0.0  # -0.0 becomes 0.0, so that both have the same key
 
 
 def _str(value: Any, field_path: str) -> str:

@@ -1,8 +1,8 @@
-"""The JSON Schema (draft 2020-12) of an audit's specification file, for editors and for programs that write such files.
+"""JSON Schema (draft 2020-12) of an audit's specification file, for editors and for programs that write such files.
 
-Fields, types, ranges, defaults and meanings come from the audit's configuration. A field may be nested in the fields
-that contain it, or be given by its dotted path or a short name, as on the command line. The schema does not contain
-conditions on several fields; `engram plan FILE` checks them.
+Fields, types, ranges, defaults and meanings come from the audit's configuration. As on the command line, a field can be
+nested in the fields that contain it, or given by its dotted path or a short name. Conditions that involve several
+fields are not part of the schema; `engram plan FILE` checks them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NULL: Schema = {"enum": [None, "none", "null"]}
 
 
 def describe_specification(name: str, audit: Audit) -> Schema:
-    """The schema of a YAML file that runs this audit."""
+    """Return the schema of a YAML file that runs this audit."""
     definitions: Schema = {}
     fields = _config_properties(audit.config, definitions)
     settings = fields | _dotted_fields(audit.config, definitions)
@@ -71,13 +71,13 @@ def describe_specification(name: str, audit: Audit) -> Schema:
 
 
 def schema_address(audit: str) -> str:
-    """The address at which the schema of an audit is published."""
+    """Return the address at which the schema of an audit is published."""
     return f"{_repository()}/raw/HEAD/docs/schema/{audit}.json"
 
 
 @functools.cache
 def _repository() -> str:
-    """The address of the repository, as the installed package names it."""
+    """Return the repository address from the metadata of the installed package."""
     entries: list[str] = metadata.metadata("engram-audit").get_all("Project-URL") or []
     addresses = dict(entry.split(", ", 1) for entry in entries)
     return addresses["Repository"]
@@ -90,7 +90,7 @@ def _object(properties: Mapping[str, Any], tags: Iterable[str] = ()) -> Schema:
 
 
 def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
-    """The schema of each field of a class of configurations."""
+    """Return the schema of each field of a configuration class."""
     hints = get_type_hints(kind, include_extras=True)
     words = meanings(kind)
     properties = {}
@@ -105,9 +105,9 @@ def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
 
 
 def _type_schema(declared_type: Any, definitions: Schema) -> Schema:
-    """The schema of a declared type, and of its ranges as far as JSON Schema can express them."""
+    """Return the schema of a declared type, including its ranges if JSON Schema can express them."""
     schema = _plain_schema(declared_type, definitions)
-    if len(alternatives(declared_type)) > 1:  # the ranges are those of its members
+    if len(alternatives(declared_type)) > 1:  # each member has its own ranges
         return schema
     for allowed in type_ranges(declared_type):
         schema = schema | _range_schema(allowed, schema)
@@ -145,7 +145,7 @@ def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
 
 
 def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
-    """A list, also as text in command-line syntax."""
+    """Return the schema of a list, which may also be text in command-line syntax."""
     if arguments[1:] == (Ellipsis,):
         list_schema: Schema = {"type": "array", "items": _type_schema(arguments[0], definitions)}
     else:
@@ -155,7 +155,7 @@ def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
 
 
 def _reference(kind: Any, definitions: Schema) -> Schema:
-    """A reference to the definition of a class of configurations, which is added if it is missing."""
+    """Return a reference to the definition of a configuration class, and add the definition if it is missing."""
     name = kind.__name__
     if name not in definitions:
         definitions[name] = {}  # a class may contain itself
@@ -170,7 +170,7 @@ def _reference(kind: Any, definitions: Schema) -> Schema:
 
 
 def _range_schema(allowed: Range, schema: Schema) -> Schema:
-    """The keywords of a range; empty if JSON Schema cannot express it."""
+    """Return the schema keywords for a range. Returns an empty dict if JSON Schema cannot express it."""
     match allowed:
         case AtLeast(low=low):
             return {"minimum": low}
@@ -201,7 +201,7 @@ def _range_schema(allowed: Range, schema: Schema) -> Schema:
 
 
 def _dotted_fields(config: Any, definitions: Schema) -> dict[str, Schema]:
-    """The nested fields by their dotted paths and, unless a top-level field has it, by their last name."""
+    """Return the nested fields by dotted path and by last name, unless a top-level field has that name."""
     dotted: dict[str, list[Schema]] = {}
     for path, schema in _paths_below(config, "", definitions):
         names = dict.fromkeys((path, path.rpartition(".")[2]))

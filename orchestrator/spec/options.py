@@ -1,8 +1,8 @@
-"""The options of a run and of a search, each declared once.
+"""Options of a run and of a search, each declared once.
 
-A field of `Execution` or `SearchOptions` declares its type, default, help and reader. These declarations become the
-options of the command line (`cli/options.py`), the keyword arguments of `engram.run` and `engram.search`
-(`python_calls.py`), and the keys below `execution` and `search` in a YAML file (`spec_file.py`).
+Each field of `Execution` or `SearchOptions` declares its type, default, help text and reader. These declarations become
+the command-line options (`cli/options.py`), the keyword arguments of `engram.run` and `engram.search`
+(`python_calls.py`), and the keys under `execution` and `search` in a YAML file (`spec_file.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAMPLERS: tuple[str, ...] = get_args(SamplerName)
 
 
 def _parse_together(value: int | Literal["auto"]) -> int | None:
-    """The number of jobs that share a call; None for `auto`."""
+    """Parse the number of jobs per call. Returns None for `auto`."""
     from orchestrator.spec.fields import coerce
 
     if value == "auto":
@@ -44,7 +44,7 @@ def _parse_together(value: int | Literal["auto"]) -> int | None:
 
 
 def _parse_duration(value: str | float) -> float:
-    """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
+    """Return the number of seconds in `3h50m`, `90s`, `1d` or a plain number."""
     text = str(value).strip()
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if not text or not parts:
@@ -56,7 +56,7 @@ def _parse_duration(value: str | float) -> float:
 
 
 def _parse_prices(value: str | os.PathLike[str]) -> Prices:
-    """The prices in the YAML file at this path."""
+    """Read prices from the YAML file at this path."""
     from orchestrator.spec.yaml_file import read_prices
 
     return read_prices(value)
@@ -64,27 +64,27 @@ def _parse_prices(value: str | os.PathLike[str]) -> Prices:
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its help, the type or reader of its value, and the commands that accept it."""
+    """An option: its help text, the type or reader of its value, and the commands that accept it."""
 
     help: str
     kind: Any
     metavar: str | None = None
-    names: tuple[str, ...] = ()  # on the command line, if not the field's name with dashes
-    variable: str | None = None  # the environment variable that is read if the option is not given
-    not_of: tuple[str, ...] = ()  # the commands that do not take the option
+    names: tuple[str, ...] = ()  # command-line names, if different from the field name with dashes
+    variable: str | None = None  # environment variable used if the option is not given
+    not_of: tuple[str, ...] = ()  # commands that do not accept the option
     is_in_file: bool = True
 
     def read(self, value: Any, name: str) -> Any:
-        """The value, converted to the option's type. Raises SpecError if it cannot be converted."""
+        """Convert a value to the option's type. Raises SpecError if this is impossible."""
         if inspect.isfunction(self.kind):
             return self.kind(value)
-        from orchestrator.spec.fields import coerce  # `import engram` needs none of it
+        from orchestrator.spec.fields import coerce  # deferred because `import engram` does not need it
 
         return coerce(value, self.kind, name)
 
     @property
     def python_type(self) -> str:
-        """The annotation of the keyword argument, with None."""
+        """The annotation of the keyword argument, including None."""
         if inspect.isfunction(self.kind):
             [parameter] = inspect.signature(self.kind).parameters.values()
             accepted = parameter.annotation
@@ -97,18 +97,18 @@ class Option:
 
 
 def _option(default: Any, help: str, kind: Any, **details: Any) -> Any:
-    """A dataclass field that declares an option with this default; `details` are the other fields of `Option`."""
+    """Return a dataclass field that declares an option with this default. `details` are other fields of `Option`."""
     return dataclass_field(default=default, metadata={Option: Option(help, kind, **details)})
 
 
 def _declared_options(group: type[Any]) -> dict[str, Option]:
-    """The options that a dataclass declares, by the names of its fields."""
+    """Return the options declared by a dataclass, by field name."""
     return {field.name: field.metadata[Option] for field in fields(group)}
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Execution, tracking and display of a run; never part of a key."""
+    """Execution, tracking and display of a run. These settings never affect keys."""
 
     address: str | None = _option(
         None,
@@ -130,7 +130,7 @@ class Execution:
         int,
         metavar="N",
     )
-    together: int | None = _option(  # also the most models that are trained in one step
+    together: int | None = _option(  # also the maximum number of models trained in one step
         None,
         "The maximum number of jobs per call. [default: auto]",
         _parse_together,
@@ -156,7 +156,7 @@ class Execution:
         "Stop cleanly after N GPU hours since this start.",
         float,
         metavar="N",
-        not_of=("search",),  # a search has --budget
+        not_of=("search",),  # searches use --budget instead
     )
     max_cost: float | None = _option(
         None,
@@ -178,7 +178,7 @@ class Execution:
         _parse_duration,
         metavar="10m",
     )
-    keep: KeepName = _option(  # states that an unfinished run needs are kept in any case
+    keep: KeepName = _option(  # states that an unfinished run needs are always kept
         "none",
         "Keep the checkpoints of finished trainings, to extend them later. [default: none]",
         str,
@@ -276,7 +276,7 @@ SEARCH: Mapping[str, Option] = _declared_options(SearchOptions)
 
 
 def read_options(options: Mapping[str, Option], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted values of the given options; an option that is None is left out."""
+    """Convert the given options and return their values. Options that are None are omitted."""
     result = {}
     for name, value in values.items():
         if value is not None:

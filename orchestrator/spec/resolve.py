@@ -1,4 +1,4 @@
-"""The cells of a specification: configs checked against their audit, data sets pinned to their content."""
+"""The cells of a specification: configurations checked against their audit, and data sets pinned to their content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.notes import data_notes
 
-# A setting of every audit in addition to the fields of its config: `tiny` reduces data, epochs and members to seconds.
+# Accepted by every audit in addition to its configuration fields: `tiny` cuts data, epochs and members for runs that
+# take seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
 Setting = Mapping[str, Any]
@@ -32,11 +33,12 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One audit with one config; `setting` holds the varied fields of a sweep.
+    """One audit with one configuration.
 
-    `spec` is the specification of the cell; None if there is none. `stopping` is the early stopping of its audit; None
-    for an audit that always completes its plan. `accepted` are the changes of the user's code that the user has
-    accepted, and `stand_ins` the digests by which changed code enters keys (present -> earlier).
+    `setting` contains the varied fields of a sweep. `spec` is the specification that the cell comes from, if any.
+    `stopping` is the early stopping rule of the audit, or None for an audit that always completes its plan. `accepted`
+    lists the changes to user code that the user has accepted, and `stand_ins` maps the present digest of changed code
+    to the earlier digest that enters keys.
     """
 
     audit: str
@@ -59,19 +61,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A cell of a preset that does not run; `problem` names in one line the data missing on this machine."""
+    """A preset cell that does not run. `problem` is one line that names the data missing on this machine."""
 
     setting: Mapping[str, Any]
     problem: str
 
 
 def is_file(source: str) -> bool:
-    """Whether this names a YAML file rather than an audit."""
+    """Return whether the source is the path of a YAML file rather than the name of an audit."""
     return Path(source).suffix in (".yaml", ".yml") or "/" in source
 
 
 def read_spec(source: str, flags: Spec) -> Spec:
-    """The specification from an audit's name or a YAML file, overridden by the flags of the command line."""
+    """Read the specification from an audit name or a YAML file, overridden by the command-line flags."""
     if is_file(source):
         from orchestrator.spec.spec_file import read
 
@@ -80,7 +82,7 @@ def read_spec(source: str, flags: Spec) -> Spec:
 
 
 def _override(file: Spec, flags: Spec) -> Spec:
-    """The specification of a file, overridden by the flags, even if both use different names of a field."""
+    """Override a file's specification by the flags, even if the two use different names for the same field."""
     merged = file.override_with(flags)
     flag_fields = {**flags.set, **flags.sweep}
     if not flag_fields:
@@ -104,11 +106,11 @@ def _override(file: Spec, flags: Spec) -> Spec:
 
 
 def resolve_cells(spec: Spec) -> list[Cell]:
-    """The cells of a specification; data sets are not pinned yet.
+    """Return the cells of a specification, before data sets are pinned.
 
-    There is one for each config of the preset and combination of the swept values. Cells with equal configs, because
-    a field is set or because of `scale=tiny`, become one run. The setting of a cell has the fields in which the
-    preset's configs differ, then the swept fields.
+    There is one cell per configuration of the preset and combination of swept values. Cells whose configurations are
+    equal, because a field is set explicitly or because of `scale=tiny`, are merged into one run. The setting of a cell
+    lists the fields in which the preset's configurations differ, then the swept fields.
 
     Raises SpecError for an unknown audit, preset or field, and for an invalid value.
     """
@@ -128,7 +130,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
         settings = [_settings_of_base({**spec.set, **varied}, base, bases) for varied in grid]
         configs.append([build_config(audit, base, setting) for setting in settings])
     fields: dict[str, None] = {}
-    for variants in zip(*configs, strict=True):  # for each combination of swept values, the configs of the preset
+    for variants in zip(*configs, strict=True):  # one iteration per combination of swept values
         fields |= dict.fromkeys(differing_paths([plain(config) for config in variants]))
     cells: list[Cell] = []
     for base_configs in configs:
@@ -139,13 +141,13 @@ def resolve_cells(spec: Spec) -> list[Cell]:
                 setting[name] = (
                     varied[name] if name == SCALE else _setting_value(_field_value(config, name), varied.get(name))
                 )
-            if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
+            if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are equal
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
 
 
 def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Setting:
-    """The settings without the fields that only alternatives of other configs of the preset have."""
+    """Drop settings for fields that exist only in alternatives used by other configurations of the preset."""
     if len(bases) == 1:
         return settings
     result = {}
@@ -158,7 +160,7 @@ def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Set
 
 
 def _has_field(config: Any, path: str, settings: Setting) -> bool:
-    """Whether a config has the field of this path, with the alternatives that the settings select."""
+    """Return whether a configuration has the field at this path, given the alternatives selected by the settings."""
     parent_path = ""
     for name in path.split("."):
         if not dataclasses.is_dataclass(config) or parent_path in settings:
@@ -174,7 +176,7 @@ def _has_field(config: Any, path: str, settings: Setting) -> bool:
 
 
 def _with_full_names(spec: Spec, base: Any) -> Spec:
-    """The specification with the full paths of the fields that it sets and sweeps by short names."""
+    """Replace the short names of set and swept fields by their full paths."""
     settings = {}
     for name, value in {**spec.set, **spec.sweep}.items():
         if name != SCALE:
@@ -188,7 +190,7 @@ def _with_full_names(spec: Spec, base: Any) -> Spec:
 
 
 def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
-    """The config with these fields set, after `scale=tiny` has reduced it."""
+    """Return the configuration with these fields set, reduced first if `scale=tiny`."""
     scale = settings.get(SCALE, "full")
     if scale not in SCALES:
         raise SpecError(f"{SCALE} is {scale!r}; allowed: {', '.join(SCALES)}{nearest(str(scale), SCALES)}")
@@ -199,9 +201,9 @@ def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that select alternatives of the config, and the settings of the fields below them.
+    """Return the settings that select alternatives, and the settings of fields nested in these alternatives.
 
-    `scale=tiny` reduces the selected alternative, not the one of the preset.
+    They are applied first so that `scale=tiny` reduces the selected alternative, not the one in the preset.
     """
     kind: Any = type(base)
     selected = set()
@@ -216,10 +218,10 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
 
 
 def pin_cells(cells: Iterable[Cell], cached_digests: MutableMapping[str, str]) -> list[Cell]:
-    """The cells with all data sets, files, networks and other pinnable values of their configs pinned to their content.
+    """Pin all data sets, files, networks and other pinnable values in the configurations to their content.
 
-    `cached_digests` caches digests of files by path, size and time. Raises SpecError for an unknown data set, and
-    EngramError if files are missing or differ from the expected ones.
+    `cached_digests` caches file digests by path, size and modification time. Raises SpecError for an unknown data set,
+    and EngramError if files are missing or differ from the expected ones.
     """
     pinned_values: dict[Dataset | Pinnable, Any] = {}
 
@@ -232,7 +234,7 @@ def pin_cells(cells: Iterable[Cell], cached_digests: MutableMapping[str, str]) -
 
 
 def _fit(cell: Cell) -> Cell:
-    """The pinned cell; with `scale=tiny` it uses at most as many examples as its data set has."""
+    """Limit a pinned cell with `scale=tiny` to the number of examples in its data set."""
     settings = {**(cell.spec.set if cell.spec else {}), **cell.setting}
     if settings.get(SCALE) != "tiny":
         return cell
@@ -242,10 +244,10 @@ def _fit(cell: Cell) -> Cell:
 def pin_available(
     cells: Sequence[Cell], cached_digests: MutableMapping[str, str]
 ) -> tuple[list[Cell], tuple[LeftOut, ...]]:
-    """The pinned cells whose data and models are on this machine, and the cells that are skipped.
+    """Return the pinned cells whose data and models are available on this machine, and the skipped cells.
 
     Cells are skipped only if the preset has several and at least one can run. Raises the errors of `pin_cells`, and
-    SpecError if a cell would be skipped and the specification requires all cells.
+    SpecError if a cell would be skipped but the specification requires all cells.
     """
     spec = cells[0].spec
     if spec is None or not _has_several(spec):
@@ -269,7 +271,7 @@ def pin_available(
 
 
 def _has_several(spec: Spec) -> bool:
-    """Whether a specification starts from a preset with several cells."""
+    """Return whether the specification starts from a preset with several cells."""
     from orchestrator.spec.audits import find
 
     return spec.preset is not None and len(_preset(spec, find(spec.audit).audit)) > 1
@@ -289,7 +291,7 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
 
 
 def pin_one(value: Dataset | Pinnable, cached_digests: MutableMapping[str, str]) -> Dataset | Pinnable:
-    """The pinned value. Raises SpecError for a user's mistake, and EngramError for data that this machine lacks."""
+    """Pin a value. Raises SpecError for user errors, and EngramError for data missing on this machine."""
     try:
         if isinstance(value, Dataset):
             return _pin_data(value, cached_digests)
@@ -316,7 +318,10 @@ def _field_value(config: Any, path: str) -> Any:
 
 
 def _setting_value(value: Any, original: Any) -> Any:
-    """A swept value as shown in settings; one with several fields as its original text, if it was given as text."""
+    """Return a swept value as shown in settings.
+
+    A value with several fields keeps its original text, if it was text.
+    """
     plain_value = plain(value)
     if isinstance(plain_value, Mapping) and isinstance(original, str):
         return original
@@ -324,7 +329,7 @@ def _setting_value(value: Any, original: Any) -> Any:
 
 
 def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
-    """The value with all pinnable parts pinned, recursively."""
+    """Pin all pinnable parts of a value, recursively."""
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
     if isinstance(value, PinnedAs):
@@ -333,15 +338,15 @@ def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
 
 
 def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
-    """The data sets, files and other pinned values of these configs, each once."""
+    """Return the distinct pinned data sets, files and other values in these configurations."""
     values = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
     return [part for part in values if getattr(part, "digest", "")]
 
 
 def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str]) -> list[str]:
-    """The notes about the pinned data sets of these cells, one line each.
+    """Return notes about the pinned data sets of these cells, one line each.
 
-    Notes about a single data set (`tasks.datasets.notes`) come first, then the notes of audits about several.
+    Notes about single data sets (`tasks.datasets.notes`) come first, followed by audit notes that concern several.
     """
     notes: dict[str, None] = {}
     for pinned_value in pinned_data(cell.config for cell in cells):
@@ -355,7 +360,7 @@ def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str
 
 
 def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
-    """A minimal list of fields that distinguish these settings.
+    """Return a minimal list of fields that distinguishes these settings.
 
     If fields vary together, such as a network and its batch size, the first one is kept.
     """
@@ -376,12 +381,12 @@ def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
 
 
 def label(setting: Setting, fields: Iterable[str]) -> str:
-    """The label of a cell from these fields: `data=mnist, network=mlp1`."""
+    """Return the label of a cell made from these fields, such as `data=mnist, network=mlp1`."""
     return ", ".join(f"{name}={text(setting[name])}" for name in fields if name in setting)
 
 
 def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
-    """Each skipped cell: its setting, the problem, and both as one line."""
+    """Return each skipped cell as JSON: its setting, the problem, and a line that states both."""
     lines = describe_left_out(cells, left_out)
     result = []
     for cell, line in zip(left_out, lines, strict=True):
@@ -390,7 +395,7 @@ def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list
 
 
 def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
-    """A line for each skipped cell: the fields that distinguish it from all other cells, and the problem."""
+    """Return one line per skipped cell: the fields that distinguish it from all other cells, and the problem."""
     fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
     result = []
     for cell in left_out:

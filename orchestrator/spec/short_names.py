@@ -1,9 +1,9 @@
-"""Short names of fields: `epochs` for `tuning.epochs`, and `documents.models` for `question.models` of documents.
+"""Short field names: `epochs` for `tuning.epochs`, and `documents.models` for `question.models` of `documents`.
 
-A name that is not a top-level field may be the last part of a path if only one field has it, or begin with the tag of
-an alternative, which is then selected. Fields of the selected alternatives take precedence, and a value with a prefix
-(`column:trained`) refers to a field whose type has this prefix. The last part may also follow a group: `query.secret`
-for `query.control.secret`.
+A name that is not a top-level field may be the last part of a path if only one field ends in it. It may also start with
+the tag of an alternative, which is then selected. Fields of selected alternatives take precedence, and a value with a
+prefix (`column:trained`) refers to a field whose type has this prefix. The last part may also follow a group:
+`query.secret` stands for `query.control.secret`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from tasks.contract.alternatives import tag_of, tagged_members
 
 @dataclass(frozen=True)
 class _Field:
-    """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
+    """A field path, and the tags that must be set for the configuration to have this field.
 
-    `tags` are the alternatives of the field itself, and `selected` is the present one. `prefix` begins its values in
-    text form; empty if the type has no prefix. `is_absent` is true below an optional field without a value, which the
-    setting creates, and `is_unknown` if the alternative has no such field.
+    `selects` maps the paths of alternatives to the tags to set. `tags` are the alternatives of the field itself, and
+    `selected` is the current one. `prefix` is the prefix of its values in text form, if its type has one. `is_absent`
+    is true below an optional field without a value, which the setting would create. `is_unknown` is true if the
+    alternative has no such field.
     """
 
     path: str
@@ -40,13 +41,13 @@ class _Field:
         return self.path.rpartition(".")[2]
 
     def select(self, tag: str) -> Mapping[str, str]:
-        """The tags to set for a field of this alternative."""
+        """Return the tags to set for a field that belongs to this alternative."""
         if tag == self.selected:
             return self.selects
         return {**self.selects, self.path: tag}
 
     def below(self, nested_path: str) -> _Field:
-        """The field of this path below the field; the field itself if the path is empty."""
+        """Return the field at a path relative to this field, or this field itself if the path is empty."""
         if nested_path:
             return _Field(f"{self.path}.{nested_path}", self.selects, is_absent=self.is_absent)
         return _Field(self.path, self.selects, prefix=self.prefix, is_absent=self.is_absent)
@@ -55,17 +56,17 @@ class _Field:
 def find_paths(
     config: Any, settings: Mapping[str, Any], overriding: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The full path of each setting by its name, and the tags of alternatives that short names select by their fields.
+    """Return the full path of each setting, and the tags of the alternatives that the short names select.
 
-    The path of an unknown name is the name itself. Raises SpecError if a short name is ambiguous, if two names refer to
-    one field, and if the fields belong to different alternatives. An `overriding` name may refer to the same field as
-    another name.
+    An unknown name is returned as its own path. Raises SpecError if a short name is ambiguous, if two names refer to
+    the same field, or if the fields belong to different alternatives. An `overriding` name may refer to the same field
+    as another name.
     """
     kind: Any = type(config)
     settings_with_tags = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
     fields = _list_fields(config, settings_with_tags)
     selected: dict[str, str] = {}
-    for name in settings:  # names that belong to one alternative only decide for the others
+    for name in settings:  # names that exist in only one alternative determine the choice for all others
         for path, tag in _common_selections(_candidates(kind, name, settings_with_tags, fields)).items():
             if selected.setdefault(path, tag) != tag:
                 raise SpecError(
@@ -108,7 +109,7 @@ def find_paths(
 
 
 def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
-    """The tags of alternatives that settings select by a short name of the field, such as `criterion=simclr`."""
+    """Return the tags selected through the short name of a field, such as `criterion=simclr`."""
     tags = {field.path: field.tags for field in fields}
     selections = {}
     for name, value in settings.items():
@@ -119,7 +120,7 @@ def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: l
 
 
 def _common_selections(candidates: list[_Field]) -> dict[str, str]:
-    """The tags that all of these fields require."""
+    """Return the tags that all of these fields require."""
     if not candidates:
         return {}
     first, *other_candidates = candidates
@@ -131,9 +132,10 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
 
 
 def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> list[_Field]:
-    """The fields that a name may refer to, selected by the prefix of its value if their types have prefixes.
+    """Return the fields that a name may refer to.
 
-    `kind` is the class of the configuration; `fields` are its fields with these settings.
+    If their types have prefixes, the prefix of the value selects among them. `kind` is the configuration class, and
+    `fields` are its fields given these settings.
     """
     return _with_prefix_of(settings.get(name), _named_fields(kind, name, fields))
 
@@ -161,7 +163,7 @@ def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
 
 
 def _below_tag(choice: _Field, tag: str, nested_path: str, fields: list[_Field]) -> Iterator[_Field]:
-    """The fields of the alternative with this tag that `nested_path` may refer to, top-level fields first."""
+    """Yield the fields that `nested_path` may refer to in the alternative with this tag, top-level fields first."""
     first, _, last = nested_path.partition(".")
     selects = choice.select(tag)
     below = [field for field in fields if field.path.startswith(f"{choice.path}.") and field.name == first]
@@ -174,7 +176,7 @@ def _below_tag(choice: _Field, tag: str, nested_path: str, fields: list[_Field])
 
 
 def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
-    """The fields that a path refers to if some of its groups are omitted; empty for the path of a field."""
+    """Yield the fields that a path with omitted groups may refer to. Yields nothing for a complete path."""
     paths = {field.path for field in fields}
     group, _, nested_path = name.partition(".")
     first, _, last = nested_path.partition(".")
@@ -188,14 +190,14 @@ def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
 
 
 def _refuse_choice(name: str, fields: list[_Field]) -> None:
-    """Raise SpecError if the name of a setting is the tag of an alternative, and of no field."""
+    """Raise SpecError if the name of a setting is the tag of an alternative but not a field."""
     for field in fields:
         if name in field.tags and name not in {known_field.name for known_field in fields}:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
 def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> None:
-    """Raise SpecError if only alternatives that the settings do not select have a field of this name."""
+    """Raise SpecError if a field with this name exists only in alternatives that the settings do not select."""
     kind: Any = type(config)
     selections = []
     for field in fields:
@@ -207,7 +209,10 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
 
 
 def _likeliest(matches: list[_Field]) -> list[_Field]:
-    """The fields that need the fewest tags; if several, the present ones, or those of an alternative of that name."""
+    """Return the fields that need the fewest tags.
+
+    Existing fields are preferred, then fields of an alternative whose tag equals the field name.
+    """
     fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
     likely = []
     for field in matches:
@@ -219,7 +224,7 @@ def _likeliest(matches: list[_Field]) -> list[_Field]:
 
 
 def _choose(name: str, matches: list[_Field]) -> _Field | None:
-    """The likeliest field; None without matches. Raises SpecError if several are equally likely."""
+    """Return the likeliest field, or None without matches. Raises SpecError if several are equally likely."""
     likely = _likeliest(matches)
     if len(likely) < 2:
         return likely[0] if likely else None
@@ -232,17 +237,17 @@ def _describe_field(field: _Field) -> str:
 
 
 def _list_fields(config: Any, settings: Mapping[str, Any]) -> list[_Field]:
-    """Every field of the configuration, including fields of alternatives that the settings do not exclude."""
+    """List every field of the configuration, including fields of alternatives that the settings do not exclude."""
     return list(_fields_below(type(config), config, settings, "", {}))
 
 
 def _fields_below(
     kind: Any, value: Any, settings: Mapping[str, Any], prefix: str, selects: Mapping[str, str], is_absent: bool = False
 ) -> Iterator[_Field]:
-    """Every field of configurations of this class, including the fields of alternatives.
+    """Yield every field of configurations of this class, including the fields of alternatives.
 
-    `value` is the present configuration; None if it is of another class, so that the defaults apply. If the settings
-    select an alternative, the fields of the others are omitted.
+    `value` is the current configuration, or None if it is of another class, in which case the defaults apply. If the
+    settings select an alternative, the fields of the other alternatives are omitted.
     """
     for name, declared_type in field_types(kind).items():
         path = f"{prefix}{name}"
@@ -268,9 +273,10 @@ def _fields_below(
 
 
 def _plain_configs(declared_type: Any) -> list[Any]:
-    """The one dataclass of a declared type whose fields have short names.
+    """Return the dataclass of a declared type whose fields have short names, as a list with at most one element.
 
-    Empty if its values are read from text, or if its fields are always written below it (`in_full`).
+    The list is empty if values are parsed from text, or if the fields are always written with their full path
+    (`in_full`).
     """
     kinds = []
     for kind in alternatives(declared_type):

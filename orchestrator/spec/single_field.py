@@ -1,4 +1,4 @@
-"""Reading a single field of a config, for answers that are given one at a time."""
+"""Read a single configuration field, for answers that are given one at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tasks.contract.ranges import check_value, field_ranges
 
 
 def read_field(kind: Any, path: str, value: Any) -> Any:
-    """Convert a value to the type declared at this dotted path below the config type `kind`, and check its range.
+    """Convert a value to the type declared at this dotted path of the configuration type `kind`, and check its range.
 
-    The other fields are ignored. Raises SpecError for an unknown path and for an invalid value.
+    Other fields are ignored. Raises SpecError for an unknown path or an invalid value.
     """
     *parent_names, name = path.split(".")
     for i, step in enumerate(parent_names):
@@ -29,7 +29,7 @@ def read_field(kind: Any, path: str, value: Any) -> Any:
 
 
 def _kind_with_fields(kind: Any, step: str, below: str, path: str) -> Any:
-    """The dataclass that the field `step` of `kind` may hold; if several, the first with the field `below`."""
+    """Return the dataclass that field `step` of `kind` may hold, preferring the first that has the field `below`."""
     if step not in field_types(kind):
         raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
     inner: list[Any] = [

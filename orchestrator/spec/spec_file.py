@@ -1,4 +1,4 @@
-"""A specification as a YAML file: `audit, preset, set, sweep, execution, search`, and nothing else."""
+"""A specification as a YAML file with the keys `audit, preset, set, sweep, execution, search`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.spec.yaml_file import load_yaml
 
 
 def _reader(option: Option) -> Reader:
-    """Read a value as the option does, but refuse text for a number or boolean, which YAML distinguishes."""
+    """Return the option's reader, which rejects text for numbers and booleans because YAML distinguishes them."""
 
     def read(value: Any, key_path: str) -> Any:
         converted = option.read(value, key_path)
@@ -27,13 +27,13 @@ def _reader(option: Option) -> Reader:
 
 
 def _text(value: Any, key_path: str) -> str:
-    """Check that the value is text."""
+    """Return the value after checking that it is text."""
     text: str = coerce(value, str, key_path)
     return text
 
 
 def _mapping(value: Any, key_path: str) -> Mapping[str, Any]:
-    """Check that the value is a mapping whose keys are text."""
+    """Return the value after checking that it is a mapping with text keys."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{key_path} is {value!r}; it must be a mapping, as in {key_path}: {{name: value}}")
     for name in value:
@@ -43,7 +43,7 @@ def _mapping(value: Any, key_path: str) -> Mapping[str, Any]:
 
 
 def _swept(value: Any, key_path: str) -> Mapping[str, tuple[Any, ...]]:
-    """The values of each swept field."""
+    """Return the values of each swept field."""
     for name, values in _mapping(value, key_path).items():
         if not isinstance(values, list):
             raise SpecError(f"{key_path}.{name} is {values!r}; it must be a list of values")
@@ -66,10 +66,9 @@ FILE: Mapping[str, Reader] = {
 
 
 def read(path: Path) -> specification.Spec:
-    """The specification in this file.
+    """Read the specification in this file.
 
-    Raises SpecError for a file that does not exist, is not YAML, contains anything but plain values, or has keys that
-    are not part of a specification.
+    Raises SpecError if the file does not exist, is not YAML, contains anything but plain values, or has unknown keys.
     """
     value = load_yaml(path)
     if not isinstance(value, Mapping):
@@ -98,7 +97,7 @@ def read(path: Path) -> specification.Spec:
 
 
 def _entries(mapping: Mapping[Any, Any], entry_readers: Mapping[str, Reader], prefix: str = "") -> dict[str, Any]:
-    """The entries of a mapping, each converted by its key's reader. Empty entries, null in YAML, are left out."""
+    """Convert each entry with the reader for its key. Entries that are null in YAML are omitted."""
     for name in mapping:
         if name not in entry_readers:
             key_path = f"{prefix}{name}"

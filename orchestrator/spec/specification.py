@@ -2,7 +2,7 @@
 
     unique_feature --preset quickstart canaries=4 --sweep training.rate=1e-3,3e-4
 
-or the same as a YAML file with `audit, preset, set, sweep, execution`. The command line overrides the file.
+The same can be written as a YAML file with `audit, preset, set, sweep, execution`. The command line overrides the file.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from orchestrator.spec.options import GPUS, KEEPS, Execution
 from orchestrator.sqlite_uri import SCHEME, sqlite_path, sqlite_uri
 from tasks.worker.compute_context import STRATEGIES
 
-PLACES = ("none", "local", "auto")  # addresses of clusters that are words
+PLACES = ("none", "local", "auto")  # cluster addresses that are keywords
 DEFAULT_CLIENT_PORT = 10001
-# Labels of a name, or an IPv6 address. Anything else is refused before a lookup, which may crash on such a name.
+# A dotted host name or an IPv6 address. Anything else is rejected before the lookup, which may crash on it.
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
 HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
 PORT_NUMBER = re.compile("[0-9]{1,5}")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of HOST:PORT or ray://HOST:PORT (whose port is optional). Raises ClusterError for anything else."""
+    """Split HOST:PORT or ray://HOST[:PORT] into its parts. Raises ClusterError for anything else."""
     scheme, _, rest = address.rpartition("://")
     host, separator, port = rest.rpartition(":")
     if scheme == "ray" and not separator:
@@ -45,7 +45,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def absolute_uri(uri: str) -> str:
-    """The URI or path, independent of the working directory. Raises SpecError if it is invalid."""
+    """Return the URI or path independent of the working directory. Raises SpecError if it is invalid."""
     if uri.startswith("file:///"):
         return uri
     if uri.startswith(SCHEME):
@@ -58,7 +58,7 @@ def absolute_uri(uri: str) -> str:
         try:
             parts = urlsplit(uri)
             parts.port  # noqa: B018 -- raises if it is not a number
-        except ValueError as error:  # it may contain a password, so it is not repeated
+        except ValueError as error:  # the URI may contain a password, so the message does not repeat it
             raise SpecError(f"the tracking store's URI is invalid: {error}; give a valid URI, or off") from None
         if parts.scheme in ("http", "https") and not parts.hostname:
             raise SpecError(f"the tracking store's URI names no server; write {parts.scheme}://HOST:PORT")
@@ -72,7 +72,7 @@ def absolute_uri(uri: str) -> str:
 class Spec:
     """A user's specification, not yet checked against the audit.
 
-    `execution` and `search` hold only the options that are given; the latter are for `engram search` alone.
+    `execution` and `search` contain only the options that were given. `search` is used only by `engram search`.
     """
 
     audit: str
@@ -85,16 +85,16 @@ class Spec:
 
     @property
     def all_cells(self) -> bool:
-        """Whether the run is refused if data of a preset's cell are missing; otherwise such cells are skipped."""
+        """Whether to refuse the run if data for a preset cell are missing. By default such cells are skipped."""
         return bool(self.execution.get("all_cells"))
 
     @property
     def same_code(self) -> bool:
-        """Whether changes of the user's code are accepted, so that results of the earlier code are reused."""
+        """Whether changes to the user's code are accepted, so that results of the earlier code are reused."""
         return bool(self.execution.get("same_code"))
 
     def override_with(self, overriding: Spec) -> Spec:
-        """This specification overridden by the other; a field is either set or swept, never both."""
+        """Return this specification overridden by another one. A field is either set or swept, never both."""
         set_fields = {}
         for name, value in self.set.items():
             if name not in overriding.sweep:
@@ -115,7 +115,7 @@ class Spec:
 
 
 def execution(spec: Spec) -> Execution:
-    """The checked execution settings of a specification."""
+    """Check the execution settings of a specification and return them."""
     options = dict(spec.execution)
     together = options.get("together")
     tolerate = options.get("tolerate", 0)
@@ -150,7 +150,7 @@ def execution(spec: Spec) -> Execution:
 
 
 def _check_address(address: str) -> None:
-    """Raise SpecError for an invalid address of a cluster. The cluster itself is checked when it is used."""
+    """Raise SpecError for an invalid cluster address. The cluster itself is contacted only when it is used."""
     if address not in PLACES:
         try:
             host_and_port(address)
@@ -159,7 +159,7 @@ def _check_address(address: str) -> None:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """`field=value`, as given on a command line."""
+    """Split `field=value`, as given on a command line."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise SpecError(f"{text!r} is not a setting; write it as field=value")
@@ -167,7 +167,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def settings(texts: Iterable[str]) -> dict[str, str]:
-    """Parse several `field=value`. Raises SpecError if a field is given twice with different values."""
+    """Parse `field=value` texts. Raises SpecError if a field is given twice with different values."""
     fields: dict[str, str] = {}
     for name, value in map(_setting, texts):
         if fields.setdefault(name, value) != value:
@@ -176,7 +176,7 @@ def settings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Parse several `field=a,b,c`. Commas inside brackets belong to a value: `epochs=[1,2],[3,4]`."""
+    """Parse `field=a,b,c` texts. Commas inside brackets do not separate values: `epochs=[1,2],[3,4]`."""
     fields: dict[str, list[str]] = {}
     for name, value in map(_setting, texts):
         values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", value)]
@@ -189,7 +189,7 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def search_domains(domains: Any) -> dict[str, Any]:
-    """The values that may vary, by field; empty for None."""
+    """Return the values that may vary, by field. Returns an empty dict for None."""
     if domains is None:
         return {}
     if not isinstance(domains, Mapping):
@@ -203,14 +203,14 @@ def search_domains(domains: Any) -> dict[str, Any]:
 
 
 def _domain(value: Any) -> Any:
-    """Text unchanged, values in any collection as a list."""
+    """Return text unchanged, and values in any collection as a list."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return list(value)
     return value
 
 
 def sweep_values(sweep: Any) -> dict[str, tuple[Any, ...]]:
-    """The values of each swept field; empty for None."""
+    """Return the values of each swept field. Returns an empty dict for None."""
     if sweep is None:
         return {}
     if not isinstance(sweep, Mapping):
@@ -230,7 +230,7 @@ def _values(values: Any, field_path: str) -> tuple[Any, ...]:
 
 
 def name_or_path(value: Any, name: str, meaning: str) -> str:
-    """A text or path as text. Raises SpecError with the setting's `meaning` for anything else and for an empty text."""
+    """Return a string or path as text. Raises SpecError, quoting `meaning`, for empty text and for anything else."""
     try:
         path = os.fspath(value)
     except TypeError:

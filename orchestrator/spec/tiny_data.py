@@ -1,4 +1,4 @@
-"""Fits a `scale=tiny` config to a data set smaller than the embedded one it was written for."""
+"""Fit a `scale=tiny` configuration to a data set smaller than the embedded one it was written for."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Limits = Callable[[Any], Mapping[str, int]]
 
 
 def fit_to_data(config: Any, user_fields: Container[str], limits: Limits | None = None) -> Any:
-    """The config with at most as many `examples` as the data set has, and at most half as many canaries.
+    """Limit `examples` to the size of the data set, and canaries to half of it.
 
-    An audit with its own `limits` declares the fields that its data bound. Fields whose paths are in `user_fields` were
-    set by the user and do not change.
+    An audit with its own `limits` declares which fields the data size limits. Fields whose paths are in `user_fields`
+    were set by the user and do not change.
     """
     if limits is None:
         fitting = _fitting(config)
@@ -57,7 +57,7 @@ def _within(config: Any, limits: Mapping[str, int]) -> Iterator[tuple[str, int]]
 
 
 def _count_examples(data: Dataset) -> int:
-    """The training images of a data set, or its texts; 0 for one that has neither."""
+    """Return the number of training images or texts in a data set. Returns 0 if it has neither."""
     with suppress(DatasetError):
         return len(catalog.load(data).train_images)
     with suppress(DatasetError):

@@ -1,4 +1,4 @@
-"""YAML files of plain values, with one-line errors, and the file of prices."""
+"""YAML files of plain values, with one-line errors, and the prices file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of an hour of a whole GPU and of a processor, in any currency."""
+    """Hourly prices of a whole GPU and of a processor, in any currency."""
 
     gpu: float = 0.0
     cpu: float = 0.0
@@ -27,7 +27,7 @@ class Prices:
 
 
 def read_prices(file: Any) -> Prices:
-    """The prices in a YAML file: `gpu` and `cpu` per hour (default 0), and `currency`. Raises SpecError otherwise."""
+    """Read `gpu` and `cpu` prices per hour (default 0) and `currency` from a YAML file. Raises SpecError otherwise."""
     path = Path(coerce(os.fspath(file) if isinstance(file, os.PathLike) else file, str, "prices"))
     content = load_yaml(path)
     if not isinstance(content, Mapping) or not content:
@@ -48,7 +48,10 @@ def read_prices(file: Any) -> Prices:
 
 
 def load_yaml(path: Path) -> Any:
-    """The content of a YAML file. Raises SpecError if it cannot be read or is not YAML of plain values."""
+    """Return the content of a YAML file.
+
+    Raises SpecError if it cannot be read or is not YAML with plain values only.
+    """
     try:
         check_regular(path)
         with path.open("rb") as file:

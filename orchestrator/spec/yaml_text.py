@@ -1,4 +1,4 @@
-"""Plain values in YAML text, or a one-line error."""
+"""Parse plain values from YAML text, or raise a one-line error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class YamlError(ValueError):
-    """The problem of the text as one line; `line` and `column` count from 1, None if unknown."""
+    """A one-line description of the problem. `line` and `column` are 1-based, or None if unknown."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)
@@ -15,11 +15,14 @@ class YamlError(ValueError):
 
 
 def parse_yaml(text: str | bytes) -> Any:
-    """The value. Raises YamlError for text that is not YAML, or contains more than plain values."""
+    """Return the parsed value. Raises YamlError for text that is not YAML or contains more than plain values."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """YAML's plain values; no duplicate keys, and no aliases, which can expand a short file enormously."""
+        """Loader for plain YAML values.
+
+        Rejects duplicate keys, and aliases, which can expand a short file enormously.
+        """
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -31,7 +34,7 @@ def parse_yaml(text: str | bytes) -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError, TypeError) as error:
-                # A wrong tag or an invalid date raises various exceptions in its constructor.
+                # The constructors raise various exceptions for a wrong tag or an invalid date.
                 kind = node.tag.rpartition(":")[2]
                 problem = f"{node.value!r} is not a valid {kind}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error

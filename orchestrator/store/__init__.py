@@ -1,4 +1,7 @@
-"""The store: key -> Arrow table with its record, complete or absent. It is the only persistent state."""
+"""The store, which maps each key to an Arrow table and its record. An entry is either complete or absent.
+
+It is the only persistent state.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +37,22 @@ __all__ = [
 
 DEFAULT_STORE = "./engram-store"
 STORE_VARIABLE = "ENGRAM_STORE"
-# `s3:/bucket` is a mistyped URI, which as a path would name a folder.
+# `s3:/bucket` is a mistyped URI. Read as a path, it would name a folder.
 MISTYPED_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/|$)|(s3|az|gs|abfs|https?|file):", re.IGNORECASE)
 _keys_by_store: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
 
 
 def store_location(location: str | None) -> str:
-    """The location of the store: the given one, else ENGRAM_STORE, else the default.
+    """Return the location of the store: the given one, else ENGRAM_STORE, else the default.
 
-    Raises SpecError if either is set but empty, as when a script's variable has no value: the default would then be an
-    unintended store.
+    Raises SpecError if either is set but empty, as happens when a script passes an unset variable. Falling back to the
+    default would then use an unintended store.
     """
     return given_location(location) or DEFAULT_STORE
 
 
 def given_location(location: str | None) -> str | None:
-    """The given location, else ENGRAM_STORE; None if neither is set. Raises as `store_location`."""
+    """Return the given location, else ENGRAM_STORE, else None. Raises the same errors as `store_location`."""
     if location is not None:
         if not location.strip():
             raise SpecError("the store's location is empty; give a folder or bucket, or leave out --store")
@@ -64,13 +67,13 @@ def given_location(location: str | None) -> str | None:
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
-    """Open the store at a path, `file://` URI or in a bucket; with `create`, create it if it does not exist.
+    """Open the store at a path, at a `file://` URI or in a bucket. With `create`, create it if it does not exist.
 
-    A bucket is `s3://bucket/prefix`, or Azure's `az://container/prefix`.
+    A bucket is given as `s3://bucket/prefix`, or on Azure as `az://container/prefix`.
 
     Raises StoreError if the location cannot be a store: it contains other files, a newer format or an unreadable
-    marker, the bucket cannot be reached, or the scheme is not supported. Existing files are never overwritten. Any
-    number of processes may create it at once.
+    marker, the bucket cannot be reached, or the scheme is not supported. Existing files are never overwritten. Several
+    processes may create the same store at once.
     """
     path = local_path(location)
     if path is None:
@@ -83,7 +86,7 @@ def open_store(location: str | Path, create: bool = True) -> Store:
 
 
 def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
-    """Yield each key with its table or read error, in order; a remote store is read concurrently."""
+    """Yield each key, in order, with the table or the error from reading it. A remote store is read concurrently."""
 
     def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
         try:
@@ -103,10 +106,10 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
 
 @contextmanager
 def list_once() -> Iterator[None]:
-    """Make `stored_keys` list each store at most once inside the block; results stored later are not seen.
+    """Make `stored_keys` list each store at most once inside the block. Results stored later are not seen.
 
-    A listing reads a folder per first two characters of the keys, or a page of a bucket per thousand results. The pages
-    and answers of a sweep need the keys many times for each cell.
+    Listing a folder reads one subfolder per key prefix; listing a bucket reads one page per thousand results. The pages
+    and answers of a sweep need the keys many times per cell.
     """
     if _keys_by_store.get() is not None:
         yield
@@ -119,7 +122,7 @@ def list_once() -> Iterator[None]:
 
 
 def stored_keys(store: Store) -> Set[str]:
-    """The keys of all results from `store.keys()`, cached inside `list_once`."""
+    """Return the keys of all results, as `store.keys()` does. Cached inside `list_once`."""
     keys_by_store = _keys_by_store.get()
     if keys_by_store is None:
         return store.keys()
@@ -129,7 +132,10 @@ def stored_keys(store: Store) -> Set[str]:
 
 
 def is_there(location: str | Path) -> bool:
-    """Whether the location has a file, a folder that is not empty or, in a bucket, a store. Raises as `open_store`."""
+    """Whether the location contains a file, a non-empty folder or, in a bucket, a store.
+
+    Raises the same errors as `open_store`.
+    """
     path = local_path(location)
     if path is not None:
         try:
@@ -143,7 +149,7 @@ def is_there(location: str | Path) -> bool:
 
 
 def local_path(location: str | Path) -> Path | None:
-    """The local path of a store; None for an object store. Raises StoreError for any other location."""
+    """Return the local path of a store. Returns None for an object store. Raises StoreError for any other location."""
     _check_location(str(location))
     scheme, separator, rest = str(location).partition("://")
     if not separator:
@@ -161,7 +167,7 @@ def local_path(location: str | Path) -> Path | None:
 
 
 def _check_location(location: str) -> None:
-    """Raise StoreError for a text that is neither a path nor a URI."""
+    """Raise StoreError if the text is neither a path nor a URI."""
     if not location.strip():
         raise StoreError("cannot open the store: its location is empty")
     if "\0" in location:
@@ -184,7 +190,7 @@ def _check_location(location: str) -> None:
 
 
 def _readable(path: Path) -> Path:
-    """The path unchanged. Raises StoreError unless it is valid UTF-8, since Arrow opens no other path."""
+    """Return the path unchanged. Raises StoreError unless it is valid UTF-8, because Arrow opens no other paths."""
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:

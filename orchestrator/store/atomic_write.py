@@ -1,6 +1,6 @@
-"""Atomic file writes, and locks between processes.
+"""Atomic file writes and inter-process locks.
 
-A file is written under a temporary name, synced, then moved to its path.
+A file is written under a temporary name, synced, and then moved to its path.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from orchestrator.store.durability import Names, sync
 
 SUFFIX = ".unfinished"
 
-# Temporary lack of a resource in this process or machine. Any other error is permanent until a user frees space, mounts
-# the disk or repairs the folder.
+# The process or machine is temporarily short of a resource. Any other error is permanent until a user frees space,
+# mounts the disk or repairs the folder.
 TEMPORARY_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk fails to return the bytes, or the path is not a regular file.
 UNREADABLE_ERRORS = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
-# The disk, or the network to it, fails for any operation.
+# The disk, or the network connection to it, fails for any operation.
 DISK_ERRORS = {
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO),
 }
-# Some shared file systems have no locks. The locked code is then protected, less strictly, by the order of its steps.
+# Some shared file systems have no locks. The locked code is then protected less strictly, by the order of its steps.
 NO_LOCK_ERRORS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
-_numbers = itertools.count()  # of this process's drafts
-_process = ""  # this process's part of the drafts' names
+_numbers = itertools.count()  # numbers the drafts of this process
+_process = ""  # identifies this process in draft names
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names.FOLDER) -> bool:
-    """Create a file durably, unless it exists; return whether it was created.
+    """Create a file durably unless it already exists. Returns whether it was created.
 
     The file is linked, not renamed: the first of two writers wins, and its file is never replaced.
 
-    If names become durable with the sync of the file (`names`), the file is linked first, and one sync makes both
-    durable. A power cut in between may leave the name without its bytes, so this is for files that verify themselves.
+    If syncing the file also makes its name durable (see `names`), the file is linked first, so that one sync makes both
+    durable. A power failure in between may leave an incomplete file under this name. Use this only for files that
+    verify themselves.
     """
     with _draft(tmp, parts) as (draft, handle):
         if names is not Names.FILE:
@@ -63,7 +64,7 @@ def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names
 
 
 def _sync_linked(handle: int, path: Path) -> None:
-    """Sync a file that already has its name; remove the name if the sync fails."""
+    """Sync a file that already has its name. If this fails, remove the name."""
     try:
         os.fsync(handle)
     except OSError:
@@ -82,7 +83,7 @@ def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
 
 @contextmanager
 def put_in_place(path: Path) -> Iterator[Path]:
-    """Yield a path next to this one to write a file to, which then replaces the file at this path; not synced.
+    """Yield a path next to this one. The file written there then replaces the file at this path, without syncing.
 
     The new file is removed if writing fails.
     """
@@ -97,7 +98,10 @@ def put_in_place(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[str, int]]:
-    """A new file in `tmp` with these bytes, and its handle, closed at the end; the file is removed on failure."""
+    """Create a file in `tmp` with these bytes. Yields the path and an open handle, which is closed afterwards.
+
+    The file is removed on failure.
+    """
     draft = os.path.join(tmp, _draft_name())
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -113,7 +117,7 @@ def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[s
 
 
 def write_all(handle: int, *parts: bytes | memoryview) -> None:
-    """Write all these bytes to an open file, with one system call if possible."""
+    """Write all bytes to an open file, with a single system call if possible."""
     remaining_parts = [memoryview(part) for part in parts if len(part)]
     while remaining_parts:
         count = os.writev(handle, remaining_parts)
@@ -124,7 +128,7 @@ def write_all(handle: int, *parts: bytes | memoryview) -> None:
 
 
 def _draft_name() -> str:
-    """A name that is unique on all machines. Only a process's first name needs system calls."""
+    """Return a name that is unique across machines. Only the first name in a process needs system calls."""
     global _process
     _process = _process or f"{os.getpid()}.{os.urandom(8).hex()}"
     return f"{_process}.{next(_numbers)}{SUFFIX}"
@@ -139,7 +143,7 @@ os.register_at_fork(after_in_child=_forget_process)
 
 
 def make_folder(root: Path, *parts: str) -> Path:
-    """The folder of these names below `root`, created if needed. Raises StoreError for an invalid name."""
+    """Return the folder with this path below `root`, creating it if needed. Raises StoreError for an invalid name."""
     if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise StoreError(f"{'/'.join(parts)!r} is not a valid name of a folder in the store")
     path = root.joinpath(*parts)
@@ -154,7 +158,7 @@ def unfinished(name: str) -> bool:
 
 
 def sweep(tmp: Path, older: float) -> None:
-    """Remove unfinished files in `tmp` that are older than `older` seconds, left by writers that died."""
+    """Remove unfinished files in `tmp` older than `older` seconds, which were left by writers that died."""
     with suppress(OSError):
         now = time.time()
         for file in os.scandir(tmp):
@@ -165,9 +169,10 @@ def sweep(tmp: Path, older: float) -> None:
 
 @contextmanager
 def writing(path: Path, required_bytes: int = 0) -> Iterator[None]:
-    """Raise Unwritable with the path, the reason, and the free space if `required_bytes` bytes are given.
+    """Turn a permanent OSError into Unwritable, which gives the path and the reason.
 
-    Temporary errors (too many open files) are raised unchanged.
+    With `required_bytes`, the message also gives the free space. Temporary errors, such as too many open files, are
+    raised unchanged.
     """
     try:
         yield
@@ -190,7 +195,7 @@ def _describe_error(error: OSError) -> str:
 
 
 def _broken_link(path: Path) -> Path | None:
-    """The first broken symbolic link on a path; None if there is none."""
+    """Return the first broken symbolic link on a path. Returns None if there is none."""
     with suppress(OSError):
         return next((folder for folder in (path, *path.parents) if folder.is_symlink() and not folder.exists()), None)
     return None
@@ -204,11 +209,11 @@ def _free(path: Path) -> str:
 
 @contextmanager
 def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Exclude other processes and threads that lock this file; hold it for milliseconds. Raises OSError on failure.
+    """Hold an exclusive lock on this file against other processes and threads. Hold it only for milliseconds.
 
-    Raises BlockingIOError if another holds it and `wait` is False.
+    Raises BlockingIOError if another holds the lock and `wait` is False, and OSError on failure.
 
-    The file is created if needed and stays: a lock on a removed file would have no effect.
+    The file is created if needed and is never removed, because a lock on a removed file would have no effect.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

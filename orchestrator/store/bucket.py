@@ -1,7 +1,8 @@
 """A prefix in an object store, `s3://bucket/prefix` or `az://container/prefix`, and the few operations on it.
 
-Each object is read or put by one request; a put is durable and complete when it returns. Conditional puts let one of
-several writers win. No call hangs for longer than about 20 seconds, plus the transfer time of a large object.
+Reading or writing an object takes one request, and an object is durable once its put returns. Conditional puts ensure
+that exactly one of several writers wins. No call hangs for longer than about 20 seconds plus the transfer time of a
+large object.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError, 
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.store.clouds import CREDENTIALS, ENDPOINTS, Place
 
-REQUEST_SECONDS = 5.0  # until a request is answered: a silent server is given up after 16 s
-SLOWEST = 2**20  # bytes per second: the minimum rate for the time limit of a large object
+REQUEST_SECONDS = 5.0  # per request; a silent server is given up after 16 s
+SLOWEST = 2**20  # bytes per second: the slowest rate that the time limit of a large object allows
 PATIENCE = 8.0  # seconds for which a write is retried after network errors
-PAGE = 1000  # objects in a page of a listing
+PAGE = 1000  # objects per listing page
 LOCATION = re.compile(r"((?i:s3|az))://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
-# Text in the first line of an error of obstore -> message for the user.
+# Maps text in the first line of an obstore error to the message for the user.
 CAUSES = {
     "NoSuchBucket": "there is no such bucket",
     "ContainerNotFound": "there is no such container",
@@ -40,8 +41,8 @@ CAUSES = {
     "HTTP error": "it cannot be reached; check the network, and {endpoint} if set",
 }
 PASSING = re.compile(r"HTTP error|status code: (?:50\d|429)|SlowDown|OperationAborted|ConditionalRequestConflict")
-INVALID_NAME = re.compile(r'Path "(.*?)"(?: contained|: )', re.DOTALL)  # in an error of obstore
-FIRST_NAMES = re.compile(r"/(?:/|\.\.?(?:/|$))")  # `a//b` and `a/../b` precede all names of a store in a listing
+INVALID_NAME = re.compile(r'Path "(.*?)"(?: contained|: )', re.DOTALL)  # in obstore errors
+FIRST_NAMES = re.compile(r"/(?:/|\.\.?(?:/|$))")  # `a//b` and `a/../b` sort before all names that a store uses
 UNCONDITIONAL = (
     "its server ignores If-None-Match or If-Match and overwrites existing objects, so two drivers could have the same "
     "run; use a server with conditional puts"
@@ -49,12 +50,12 @@ UNCONDITIONAL = (
 
 
 class Away(StoreError):
-    """The object store cannot be reached at present, or is too busy."""
+    """The object store is temporarily unreachable or too busy."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """An existing object: its name below the prefix, its size in bytes, its time of writing, and its version."""
+    """An existing object: its name below the prefix, size in bytes, write time and version."""
 
     name: str
     size: int
@@ -65,7 +66,7 @@ class Object:
 class Bucket:
     """The objects below one prefix. Names are relative to it.
 
-    Reading raises FileNotFoundError for a missing object and StoreError for any other failure; writing raises
+    Reading raises FileNotFoundError for a missing object and StoreError for any other failure. Writing raises
     Unwritable.
     """
 
@@ -83,85 +84,88 @@ class Bucket:
             self._client = self._place.client(REQUEST_SECONDS)
 
     def get(self, name: str) -> pa.Buffer:
-        """All bytes of an object."""
+        """Return all bytes of an object."""
         return self.fetch(name)[0]
 
     def fetch(self, name: str) -> tuple[pa.Buffer, Object]:
-        """All bytes of an object and its description, by one request."""
+        """Fetch all bytes of an object and its description in one request."""
         with self.reading(name):
             response = obstore.get(self._client, self._path(name))
             return pa.py_buffer(response.bytes()), self._object(response.meta)
 
     def end(self, name: str, size: int) -> pa.Buffer:
-        """The last bytes of an object, at most `size`, by one request."""
+        """Return the last bytes of an object, at most `size`, in one request."""
         with self.reading(name):
             last: Any = {"suffix": size}
-            if self._place.scheme == "az":  # it has no suffix ranges, so a second request is needed
+            if self._place.scheme == "az":  # Azure has no suffix ranges, so a second request is needed
                 last = {"offset": max(0, obstore.head(self._client, self._path(name))["size"] - size)}
             response = obstore.get(self._client, self._path(name), options={"range": last})
             return pa.py_buffer(response.bytes())
 
     def holds(self, name: str) -> bool:
-        """Whether there is an object of this name, by one request."""
+        """Whether an object of this name exists. Takes one request."""
         with suppress(FileNotFoundError), self.reading(name):
             obstore.head(self._client, self._path(name))
             return True
         return False
 
     def put(self, name: str, *parts: bytes | memoryview) -> str:
-        """Put an object, replacing an existing one; return its version."""
+        """Put an object, replacing an existing one. Returns its version."""
         return self._put(name, parts, "overwrite")
 
     def create(self, name: str, *parts: bytes | memoryview) -> str | None:
-        """Put an object unless one of this name exists; return its version, None if one exists.
+        """Put an object unless the name is taken. Returns the object's version, or None if the name is taken.
 
-        The existing one may be ours: if an answer was lost, the put is repeated.
+        The existing object may be our own: if a response is lost, the put is repeated.
         """
         with suppress(AlreadyExistsError):
             return self._put(name, parts, "create")
         return None
 
     def replace(self, name: str, data: bytes, tag: str) -> str | None:
-        """Replace an object of this version; return its new version, None if it has another version or is missing."""
+        """Replace an object if it still has this version.
+
+        Returns the new version, or None if it has changed or is missing.
+        """
         with suppress(PreconditionError, AlreadyExistsError, FileNotFoundError):
             return self._put(name, (data,), {"e_tag": tag})
         return None
 
     def prove_conditions(self, name: str, data: bytes) -> None:
-        """Raise StoreError if the server ignores the condition and overwrites an existing object; tested once."""
+        """Raise StoreError if the server ignores conditions and overwrites an existing object. Tested once."""
         if not self._has_conditional_puts:
             if self.create(name, data) is not None or self.replace(name, data, '"of another version"') is not None:
                 raise StoreError(f"cannot use {self.location}: {UNCONDITIONAL}")
             self._has_conditional_puts = True
 
     def delete(self, *names: str) -> None:
-        """Delete objects if they exist, up to a thousand per request."""
+        """Delete objects if they exist, with up to a thousand per request."""
         if not names:
             return
         try:
             obstore.delete(self._client, [self._path(name) for name in names])
-        except FileNotFoundError:  # on Azure: one object is missing, and the others may still exist
+        except FileNotFoundError:  # on Azure, one object is missing but the others may still exist
             for name in names if len(names) > 1 else ():
                 self.delete(name)
         except BaseError as error:
             raise Unwritable(f"cannot delete {self.location}/{names[0]}: {self._cause(error)}") from None
 
     def objects(self, below: str) -> list[Object]:
-        """All objects below a folder, recursively; empty if there is no such folder.
+        """Return all objects below a folder, recursively. Returns an empty list if the folder does not exist.
 
-        Objects whose names are not paths are omitted: Engram writes none.
+        Objects whose names are not paths are omitted, since Engram writes none.
         """
         return self._list(below)[0]
 
     def invalid_names(self, below: str) -> list[str]:
-        """The names of objects below a folder that are not paths, such as `a/../b`."""
+        """Return the names below a folder that are not paths, such as `a/../b`."""
         return self._list(below)[1]
 
     def _list(self, below: str) -> tuple[list[Object], list[str]]:
-        """The objects below a folder, and the names there that are not paths.
+        """Return the objects below a folder, and the names there that are not paths.
 
-        A single such name makes the client refuse its page of a listing. The folder is then listed folder by folder,
-        and a folder with such a name after that name.
+        A single such name makes the client reject the whole listing page. In that case each folder is listed
+        separately, and a folder that contains such a name is listed from after that name.
         """
         with self.reading(below):
             try:
@@ -189,9 +193,9 @@ class Bucket:
         return objects, invalid
 
     def _list_after(self, prefix: str, error: Exception) -> tuple[list[Object], list[str]]:
-        """The objects after the names that are not paths; `error` is about the first of these names.
+        """List the objects that sort after the names that are not paths. `error` refers to the first of these names.
 
-        Raises it again if other names may precede it, which this listing would omit.
+        Raises that error again if other names may sort before it, since this listing would omit them.
         """
         invalid: list[str] = []
         while True:
@@ -208,7 +212,7 @@ class Bucket:
         return path.removeprefix(f"{self._prefix}/" if self._prefix else "")
 
     def names(self) -> list[str]:
-        """The objects and folders at the top level. Raises StoreError if there is no such bucket."""
+        """Return the top-level objects and folders. Raises StoreError if the bucket does not exist."""
         with self.reading(""):
             listing = obstore.list_with_delimiter(self._client, self._prefix or None)
             paths = [*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])]
@@ -240,7 +244,7 @@ class Bucket:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Raise StoreError if an object cannot be read; FileNotFoundError if it does not exist."""
+        """Raise StoreError if an object cannot be read, and FileNotFoundError if it does not exist."""
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
@@ -260,30 +264,29 @@ class Bucket:
 
 
 def _path_after(name: str) -> str:
-    """A path that follows this name in a listing, with only the name's own subfolders in between."""
+    """Return a path that sorts after this name in a listing, with only the name's own subfolders in between."""
     if name.endswith("/"):
         return f"{name[:-1]}0"
     return f"{name} "
 
 
 def _seconds(size: int) -> float:
-    """The time limit in seconds for this number of bytes, rounded up to a power of two."""
+    """Return the time limit in seconds for this number of bytes, rounded up to a power of two."""
     return float(2 ** math.ceil(math.log2(size / SLOWEST)))
 
 
 def _tag(meta: Any) -> str:
-    """The version of an object, in quotes, as conditions need it; Azure's listings omit the quotes."""
+    """Return an object's version in quotes, as conditions require. Azure's listings omit the quotes."""
     tag = str(meta["e_tag"])
     return tag if '"' in tag else f'"{tag}"'
 
 
 def _passing(error: Exception) -> bool:
-    """Whether an error is likely to be temporary."""
     return PASSING.search(_head(error)) is not None and "http://169.254." not in _head(error)
 
 
 def cause(error: Exception, scheme: str) -> str:
-    """The cause of an object store's error in a few words, with a remedy."""
+    """Describe the cause of an object store error in a few words, with a remedy."""
     head = _head(error)
     for words, message in CAUSES.items():
         if any(word in head for word in words.split("|")):
@@ -293,5 +296,5 @@ def cause(error: Exception, scheme: str) -> str:
 
 
 def _head(error: Exception) -> str:
-    """The message of an obstore error as one line, without its source."""
+    """Return an obstore error message as one line, without its debug source."""
     return " ".join(str(error).partition("\n\nDebug source")[0].split())

@@ -1,8 +1,8 @@
-"""One driver per run across machines: the driver of a run holds its claim in the object store.
+"""Ensures one driver per run across machines: a run's driver holds a claim in the object store.
 
-A claim is one object, `claims/RUN.json`, which names the driver. It is put on the condition that none exists, or that
-it still belongs to a dead driver, so that exactly one of two drivers wins. All claims of a driver share one heartbeat,
-`claims/.beats/TOKEN.json`; the age of a claim is judged only by the store's clock.
+A claim is one object, `claims/RUN.json`, that names the driver. It is put on the condition that no claim exists, or
+that the existing one still belongs to a dead driver, so exactly one of two competing drivers wins. All claims of a
+driver share one heartbeat, `claims/.beats/TOKEN.json`. The age of a claim is judged only by the store's clock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CLAIMS = "claims"
 BEATS = ".beats"
 BEAT = 10.0  # seconds between heartbeats
 ATTEMPTS = 6  # to claim a run that other drivers claim and release at the same time
-PAUSE = 0.2  # seconds between attempts, times a random number and the attempt's number
-MAX_PUTS = 16  # simultaneous puts of claims
+PAUSE = 0.2  # seconds between attempts, multiplied by a random number and the attempt number
+MAX_PUTS = 16  # concurrent puts of claims
 
 
 class Claim:
-    """Runs held from `claim` to `release`; a context manager. A daemon thread sends its heartbeats."""
+    """Runs held from `claim` until `release`. A context manager; a daemon thread sends the heartbeats."""
 
     def __init__(self, bucket: Bucket, tags: Mapping[str, str], own_holder: Holder, beat: float) -> None:
         self._bucket = bucket
@@ -45,14 +45,14 @@ class Claim:
 
     @property
     def lost(self) -> tuple[str, Holder] | None:
-        """A run that another driver has taken over (this machine slept or was disconnected), and its holder; or None.
+        """A run that another driver has taken over, and that driver. None if no run was lost.
 
-        This driver must then stop.
+        This happens after the machine slept or was disconnected. This driver must then stop.
         """
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. No effect if they are already lost or released."""
+        """Release the runs. Has no effect if they are already lost or released."""
         if self._ended.is_set() or os.getpid() != self._own_holder.pid:
             return
         self._ended.set()
@@ -69,11 +69,11 @@ class Claim:
 
     def _keep(self) -> None:
         while self._lost is None and not self._ended.wait(self._beat):
-            with suppress(StoreError):  # a temporary failure of the store must not release the runs
+            with suppress(StoreError):  # a temporary store failure must not release the runs
                 self._renew()
 
     def _renew(self) -> None:
-        """Send one heartbeat and one listing for all runs; missing claims of ours are put again."""
+        """Send one heartbeat and one listing for all runs. Our missing claims are put again."""
         self._bucket.put(_beat_name(self._own_holder.token), b"{}")
         versions = {claim_object.name: claim_object.tag for claim_object in self._bucket.objects(CLAIMS)}
         for run, tag in self._tags.items():
@@ -82,7 +82,7 @@ class Claim:
             if (created := self._bucket.create(_name(run), _text(self._own_holder))) is not None:
                 self._tags[run] = created
                 continue
-            with suppress(FileNotFoundError):  # released this instant
+            with suppress(FileNotFoundError):  # it has just been released
                 other_holder, claim_object = _read(self._bucket, run)
                 if other_holder is not None and other_holder.token != self._own_holder.token:
                     self._lost = (run, other_holder)
@@ -93,8 +93,8 @@ class Claim:
 def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     """Claim runs against drivers on all machines.
 
-    Raises Held, with the holder's name, if a living driver has one of the runs; a dead driver's claim is replaced.
-    Raises Unwritable or StoreError if the object store cannot be used, or has no conditional puts.
+    Raises Held, with the holder's name, if a living driver has one of the runs. A dead driver's claim is replaced.
+    Raises Unwritable or StoreError if the object store cannot be used or does not support conditional puts.
     """
     own_holder = this_process(time.time())
     tags: dict[str, str] = {}
@@ -114,7 +114,7 @@ def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
 
 
 def _claim(bucket: Bucket, run: str, own_holder: Holder) -> str:
-    """Claim one run; return the version of the claim."""
+    """Claim one run. Returns the version of the claim."""
     for attempt in range(1, ATTEMPTS + 1):
         if (tag := bucket.create(_name(run), _text(own_holder))) is not None:
             return tag
@@ -135,7 +135,7 @@ def _claim(bucket: Bucket, run: str, own_holder: Holder) -> str:
 
 
 def living(bucket: Bucket) -> dict[str, Holder]:
-    """The drivers with a recent heartbeat, by run; this process excluded."""
+    """Return the drivers with a recent heartbeat by run, except this process."""
     claim_objects = [claim_object for claim_object in bucket.objects(CLAIMS) if _run(claim_object.name)]
     if not claim_objects:
         return {}
@@ -152,18 +152,24 @@ def living(bucket: Bucket) -> dict[str, Holder]:
 
 
 def _is_living(holder: Holder, seconds_silent: float) -> bool:
-    """Whether a claim's driver lives. A driver without recent heartbeats is disconnected, if it runs at all."""
+    """Whether a claim's driver is alive. A driver without recent heartbeats is at best disconnected."""
     return seconds_silent <= STALE and holder.alive(seconds_silent)
 
 
 def _silence(clock: tuple[float, dict[str, float]], claim_object: Object, holder: Holder | None) -> float:
-    """Seconds since the last heartbeat of a claim's driver, or since its claim; `clock` is from `_time`."""
+    """Return the seconds since the last heartbeat of a claim's driver, or since its claim.
+
+    `clock` comes from `_time`.
+    """
     now, beats = clock
     return now - max(claim_object.write_time.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
 
 
 def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
-    """The time by the store's clock (ours if the store cannot be written), and the time of each driver's last beat."""
+    """Return the store's time and the time of each driver's last heartbeat.
+
+    If the store cannot be written, our own clock is used.
+    """
     probe = os.urandom(16).hex()
     try:
         bucket.put(_beat_name(probe), b"{}")
@@ -179,9 +185,9 @@ def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
 
 
 def _give_back(bucket: Bucket, tags: Mapping[str, str], own_holder: Holder) -> None:
-    """Remove our claims that are still ours.
+    """Remove the claims that are still ours.
 
-    While our heartbeat is recent no driver takes one over, so that none is replaced between listing and removal.
+    While our heartbeat is recent, no driver takes over a claim, so none is replaced between listing and removal.
     """
     with suppress(StoreError):
         own_versions = {_name(run): tag for run, tag in tags.items()}
@@ -193,7 +199,10 @@ def _give_back(bucket: Bucket, tags: Mapping[str, str], own_holder: Holder) -> N
 
 
 def _read(bucket: Bucket, run: str) -> tuple[Holder | None, Object]:
-    """The driver that a claim names (None if unreadable) and its object. Raises FileNotFoundError if it is missing."""
+    """Return the driver that a claim names and the claim's object. The driver is None if the claim is unreadable.
+
+    Raises FileNotFoundError if the claim is missing.
+    """
     data, claim_object = bucket.fetch(_name(run))
     try:
         return Holder(**json.loads(memoryview(data).tobytes())["holder"]), claim_object
@@ -214,7 +223,7 @@ def _beat_name(token: str) -> str:
 
 
 def _run(name: str) -> str:
-    """The run that an object claims; empty for another object."""
+    """Return the run that an object claims. Returns an empty string if the object is no claim."""
     folder, _, last = name.rpartition("/")
     if folder == CLAIMS:
         return last.removesuffix(".json")

@@ -1,8 +1,8 @@
-"""Clients of object stores, Amazon's S3 and Azure's blobs, configured by the variables of their own tools.
+"""Clients for Amazon S3 and Azure Blob Storage, configured through the same variables as the vendors' own tools.
 
-`s3://bucket/prefix` is at Amazon, or on another server given by AWS_ENDPOINT_URL. `az://container/prefix` is in the
+`s3://bucket/prefix` is on Amazon, or on another server given by AWS_ENDPOINT_URL. `az://container/prefix` is in the
 account AZURE_STORAGE_ACCOUNT_NAME, or on another server given by AZURE_STORAGE_ENDPOINT. Credentials and region come
-from the usual environment, files or machine's role, never from the location.
+from the usual environment variables, files or machine role, never from the location.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from obstore.store import AzureStore, S3Store
 
 from orchestrator.errors import StoreError
 
-# of each request
+# Per request.
 CONNECT_SECONDS = 5.0
 ATTEMPTS = 3
 CREDENTIALS: Mapping[str, str] = {
@@ -32,13 +32,13 @@ ENDPOINTS: Mapping[str, str] = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_E
 
 @dataclass(frozen=True)
 class Place:
-    """A bucket (on Azure: a container): `s3` or `az`, and its name."""
+    """A bucket (on Azure, a container): the scheme, `s3` or `az`, and the bucket name."""
 
     scheme: str
     bucket: str
 
     def client(self, seconds: float) -> S3Store | AzureStore:
-        """A client whose requests are answered within these seconds."""
+        """Return a client whose requests must be answered within this number of seconds."""
         if self.scheme == "az":
             return _azure(self.bucket, seconds)
         return _s3(self.bucket, seconds)
@@ -72,14 +72,17 @@ def _options(endpoint: str | None, seconds: float) -> dict[str, Any]:
             "allow_http": bool(endpoint and endpoint.startswith("http://")),
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "read_timeout": timedelta(seconds=seconds),
-            "timeout": timedelta(days=1),  # of a whole object, if bytes keep arriving
+            "timeout": timedelta(days=1),  # for a whole object, as long as bytes keep arriving
         },
         "retry_config": {"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=ATTEMPTS * seconds)},
     }
 
 
 def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
-    """Keys and region of the profile in AWS's files, or a provider of keys; empty if the environment has keys."""
+    """Return the keys and region from the profile in the AWS files, or a credential provider.
+
+    Both are empty if the environment contains keys.
+    """
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         return {}, None
     name = os.environ.get("AWS_PROFILE") or "default"
@@ -109,5 +112,5 @@ def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
         return region, Boto3CredentialProvider(Session(profile_name=name))
     except ImportError:
         raise StoreError(f"the AWS profile {name} contains no keys; install boto3 to sign in with it") from None
-    except Exception as error:  # boto3's errors have no common base
+    except Exception as error:  # boto3 errors have no common base class
         raise StoreError(f"the AWS profile {name} cannot be used: {' '.join(str(error).split())}") from None

@@ -1,4 +1,4 @@
-"""Digests of files outside the store (data sets, models), cached so that a large file is hashed once."""
+"""Caches digests of files outside the store (data sets, models), so that a large file is hashed only once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orchestrator.store.regular_file import regular_bytes
 
 
 class Digests(MutableMapping[str, str]):
-    """A mapping stored in one JSON file; several processes may add to it at once.
+    """A mapping stored in one JSON file, to which several processes may add concurrently.
 
-    It is a cache: a damaged file counts as empty, and failures to write are ignored. The file contains a digest of
-    itself, since a changed entry would change the data's identity.
+    It is a cache: a damaged file counts as empty, and write failures are ignored. The file contains its own digest,
+    because a changed entry would change the identity of the data.
     """
 
     def __init__(self, path: Path, tmp: Path) -> None:

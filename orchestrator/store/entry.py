@@ -1,12 +1,12 @@
-"""The files of a key: their names, and their self-verifying format.
+"""File names of a key, and the self-verifying file format.
 
-A result is one Arrow IPC file, readable by any Arrow reader, with a digest over all its bytes. Its record (JSON) and
-the SHA-256 of the whole file are in the footer's metadata. The digest is computed with its own 64 characters as zeros,
-and is checked before any byte is parsed: of 150 single bit flips in an Arrow file, 72 changed the table without an
+A result is one Arrow IPC file, readable by any Arrow reader, with a digest over all its bytes. The footer metadata
+contains its record (JSON) and the SHA-256 of the whole file. The digest is computed with its own 64 characters set to
+zero and checked before any byte is parsed: of 150 single bit flips in an Arrow file, 72 changed the table without an
 error from the reader.
 
-A checkpoint file is a digest over its bytes and its key, then the bytes. It only saves time, so a corrupt one counts as
-missing.
+A checkpoint file starts with a digest over its bytes and key, followed by the bytes. It only saves time, so a corrupt
+one counts as missing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 KEY = re.compile(r"[0-9a-f]{8,128}")
 DIGEST = "engram.digest"
 RECORD = "engram.record"
-# JSON escapes line ends, so no record can contain these bytes; a table whose schema contains them is refused.
+# JSON escapes line ends, so no record can contain these bytes. A table whose schema contains them is rejected.
 MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
-LENGTH = 4  # bytes of the footer's length, before the closing magic
-# The folders of a store, and the suffixes of their files.
+LENGTH = 4  # bytes of the footer length, before the closing magic
+# The store's folders and their file suffixes.
 RESULTS = "results"
 FAILURES = "failures"
 STATES = "states"
@@ -47,46 +47,46 @@ STATE_DIGEST = 32  # bytes
 
 
 def valid_key(key: str) -> str:
-    """The key. Raises StoreError if it is not a valid one."""
+    """Return the key. Raises StoreError if it is invalid."""
     if not KEY.fullmatch(key):
         raise StoreError(f"{key!r} is not a key: keys are 8 or more hexadecimal digits")
     return key
 
 
 def result_name(key: str) -> str:
-    """The name of a result's file in the store."""
+    """Return the name of a result's file in the store."""
     return f"{RESULTS}/{valid_key(key)[:2]}/{key}{SUFFIX}"
 
 
 def conflict_name(key: str, content: str) -> str:
-    """The name of the file of a conflicting result, with this content, of a key that already had one."""
+    """Return the file name of a conflicting result, which has this content but whose key already had another result."""
     return f"{CONFLICTS}/{key}.{content[:16]}{SUFFIX}"
 
 
 def failure_name(key: str) -> str:
-    """The name of the file of a job's traceback."""
+    """Return the name of the file with a job's traceback."""
     return f"{FAILURES}/{valid_key(key)}{FAILURE_SUFFIX}"
 
 
 def state_name(key: str) -> str:
-    """The name of a state's file."""
+    """Return the name of a checkpoint's file."""
     return f"{STATES}/{valid_key(key)}{STATE_SUFFIX}"
 
 
 def keys_of(names: Iterable[str], suffix: str) -> set[str]:
-    """The keys of the files with this suffix, from their names without a folder."""
+    """Return the keys of all files with this suffix. Names must not include a folder."""
     return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
 
 class CorruptError(ValueError):
-    """These bytes differ from the sealed ones."""
+    """The bytes differ from the sealed ones."""
 
 
 @contextmanager
 def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> Iterator[None]:
-    """Raise Absent for a missing result, and Damaged for a corrupt one once `set_aside(why)` has returned.
+    """Raise Absent for a missing result, and Damaged for a corrupt one after calling `set_aside(why)`.
 
-    Raises Unwritable if it is corrupt and cannot be set aside.
+    Raises Unwritable if a corrupt result cannot be set aside.
     """
     try:
         yield
@@ -101,14 +101,14 @@ def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> 
 
 
 def damaged(key: str, error: Exception) -> Damaged:
-    """The error for a result found corrupt from its last bytes."""
+    """Return the error for a result whose last bytes show that it is corrupt."""
     return Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside")
 
 
 def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes, memoryview]:
-    """The file's bytes in three consecutive parts; the middle one is the digest.
+    """Return the file's bytes in three consecutive parts. The middle one is the digest.
 
-    Raises ValueError if the schema contains the marker, TypeError if the record is not JSON.
+    Raises ValueError if the schema contains the marker, and TypeError if the record is not JSON.
     """
     metadata = {DIGEST: MARKER + ZEROS, RECORD: json.dumps(record, sort_keys=True, allow_nan=False)}
     sink = pa.BufferOutputStream()
@@ -119,9 +119,9 @@ def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes,
 
 
 def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, bytes, memoryview]:
-    """Replace the zeros after the marker in the footer's metadata by the digest; returns three consecutive parts.
+    """Replace the zeros after the marker in the footer metadata with the digest. Returns three consecutive parts.
 
-    The file must end with its footer, the footer's length and its format's magic, as Arrow and Parquet files do.
+    The file must end with its footer, the footer length and the format's magic, as Arrow and Parquet files do.
     """
     try:
         offset = _place(data, magic)
@@ -134,9 +134,9 @@ def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, b
 
 
 def is_sound(data: bytes, key: str) -> bool:
-    """Whether these bytes are an intact result of this key, found without parsing.
+    """Whether these bytes are an intact result for this key, determined without parsing.
 
-    Equals `check` plus the record's key, in half the time: 100,000 results are verified at each start of a run.
+    Equivalent to `check` plus the record's key, but twice as fast: each start of a run verifies 100,000 results.
     """
     footer = _footer_start(data, MAGIC)
     offset = 0
@@ -145,7 +145,7 @@ def is_sound(data: bytes, key: str) -> bool:
     if offset < len(MARKER) or data.find(MARKER, offset) >= 0:
         return False
     digest = hashlib.sha256(b"".join((data[:offset], ZEROS, data[offset + len(ZEROS) :]))).hexdigest()
-    # No other job's record has this key under that name.
+    # No record of another job has this key under that name.
     return data.startswith(digest.encode(), offset) and data.find(f'"key": "{key}"'.encode(), footer) >= 0
 
 
@@ -161,14 +161,14 @@ def check(data: memoryview, magic: bytes = MAGIC) -> None:
 
 
 def _place(data: memoryview, magic: bytes) -> int:
-    """The offset of the digest's characters."""
+    """Return the offset of the digest."""
     tail = LENGTH + len(magic)
     if len(data) < tail or data[-len(magic) :] != magic:
         raise CorruptError("it is truncated, or not an Arrow file")
     footer = _footer_start(data, magic)
     if footer < 0:
         raise CorruptError("it is truncated, or its last bytes have changed")
-    # Only the footer: a table's values may contain the marker.
+    # Search only the footer, because table values may contain the marker.
     end = bytes(data[footer:])
     if end.count(MARKER) != 1:
         raise CorruptError("it contains no digest of itself")
@@ -184,12 +184,15 @@ def _footer_start(data: bytes | memoryview, magic: bytes) -> int:
 
 
 def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
-    """The record of a file, whose bytes are not checked here. Raises CorruptError if it belongs to another key."""
+    """Return the record in a file without checking its bytes. Raises CorruptError if it belongs to another key."""
     return _record(pa.ipc.open_file(buffer), key)
 
 
 def unseal(buffer: pa.Buffer, key: str) -> pa.Table:
-    """The table of a checked file, without copying the buffer. Raises CorruptError if it belongs to another key."""
+    """Return the table in a checked file without copying the buffer.
+
+    Raises CorruptError if it belongs to another key.
+    """
     reader = pa.ipc.open_file(buffer)
     _record(reader, key)
     return reader.read_all()
@@ -207,10 +210,10 @@ class Hasher(Protocol):
 
 
 def content(table: pa.Table) -> str:
-    """SHA-256 (hex) of a table's schema and values, independent of chunks, slices, padding and dictionaries.
+    """Return the SHA-256 (hex) of a table's schema and values, independent of chunks, slices, padding and dictionaries.
 
-    Floats count by their bits, so a NaN equals itself and -0.0 differs from 0.0. Bytes beneath a null do not count.
-    Raises TypeError for a type without a stable form (unions).
+    Floats are compared bitwise, so a NaN equals itself and -0.0 differs from 0.0. Bytes beneath a null are ignored.
+    Raises TypeError for types without a stable form (unions).
     """
     digest = hashlib.sha256()
     fields = []
@@ -235,7 +238,7 @@ def _number(digest: Hasher, number: int) -> None:
 def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) -> None:
     """Feed a column's values to the digest: the count, the null mask, the lengths, then the bytes.
 
-    Each pass goes through all chunks before the next begins, so that the chunking has no effect.
+    Each pass covers all chunks before the next begins, so the chunking has no effect.
     """
     types = pa.types
     plain = _plain(kind)
@@ -277,7 +280,7 @@ def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) ->
 
 
 def _compute() -> Any:
-    """Arrow's compute functions, loaded only when needed, since this takes a tenth of a second."""
+    """Return Arrow's compute functions. They are loaded only when needed, because this takes a tenth of a second."""
     import pyarrow.compute
 
     return pyarrow.compute
@@ -298,7 +301,7 @@ def _is_large_text(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]] | None:
-    """The simpler type for the same values, and the conversion to it; None for a type that is already plain."""
+    """Return a simpler type for the same values and the conversion to it. Returns None if the type is already plain."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type, lambda array: array.storage
@@ -316,13 +319,13 @@ def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Arra
 
 
 def _bytes(array: pa.Array) -> memoryview:
-    """The bytes, without padding, of a fixed-width array without nulls."""
+    """Return the bytes, without padding, of a fixed-width array without nulls."""
     width = array.type.bit_width // 8
     return _slice(array.buffers()[1], array.offset * width, len(array) * width)
 
 
 def _text(array: pa.Array) -> memoryview:
-    """The characters of a string or binary array without nulls, concatenated."""
+    """Return the concatenated characters of a string or binary array without nulls."""
     _, offsets, values = array.buffers()
     if len(array) == 0:
         return memoryview(b"")
@@ -339,16 +342,16 @@ def _slice(buffer: pa.Buffer | None, start: int, size: int) -> memoryview:
 
 
 class CorruptState(ValueError):
-    """These bytes differ from the checkpoint written under this key."""
+    """The bytes differ from the checkpoint written under this key."""
 
 
 def seal_state(key: str, data: bytes) -> tuple[bytes, bytes]:
-    """The file's bytes in two consecutive parts."""
+    """Return the file's bytes in two consecutive parts."""
     return STATE_MAGIC + _state_digest(key, data), data
 
 
 def unseal_state(key: str, file: memoryview) -> bytes:
-    """The checkpoint. Raises CorruptState if it belongs to another key, or if a byte has changed."""
+    """Return the checkpoint. Raises CorruptState if it belongs to another key or any byte has changed."""
     start = len(STATE_MAGIC) + STATE_DIGEST
     data = bytes(file[start:])
     if bytes(file[:start]) != STATE_MAGIC + _state_digest(key, data):
@@ -361,7 +364,7 @@ class StateRemover(Protocol):
 
 
 def remove_damaged_state(store: StateRemover, key: str, error: Exception) -> Damaged:
-    """Remove a damaged checkpoint; return the error."""
+    """Remove a damaged checkpoint and return the error to raise."""
     outcome = "it was removed"
     try:
         store.remove_state(key)

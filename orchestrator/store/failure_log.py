@@ -1,4 +1,4 @@
-"""The record of a failed job: its traceback, followed by a line with its place, time and output."""
+"""The log of a failed job: its traceback, followed by a line with the place, time and output."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MARK = '{"failure_log": '  # begins the last line; the text of an error contains no such line
+MARK = '{"failure_log": '  # begins the last line; no error text contains such a line
 PRINTED_BYTES = 64 * 1024  # kept from the end of each stream
 
 
 @dataclass(frozen=True)
 class FailureLog:
-    """A failed job: the traceback; the end of its call's output; the process (`host:pid`), time and device."""
+    """A failed job: its traceback, the last output of its call, and the process (`host:pid`), time and device."""
 
     traceback: str
     stdout: str = ""
@@ -20,10 +20,10 @@ class FailureLog:
     worker: str = ""
     time: str = ""  # UTC, ISO 8601
     device: str = ""
-    together: int = 1  # jobs of the call, each of which may have produced the output
+    together: int = 1  # number of jobs in the call; any of them may have produced the output
 
     def to_text(self) -> str:
-        """The text to store."""
+        """Return the text to store."""
         other_fields = {}
         for name, value in asdict(self).items():
             if name != "traceback":
@@ -32,7 +32,7 @@ class FailureLog:
 
     @classmethod
     def from_text(cls, text: str) -> FailureLog:
-        """Parse the text of `to_text`; any other text is a traceback."""
+        """Parse text written by `to_text`. Any other text is read as a traceback."""
         traceback, mark, line = text.rpartition(f"\n{MARK}")
         try:
             other_fields: dict[str, Any] = json.loads(mark[1:] + line)["failure_log"] if mark else {}

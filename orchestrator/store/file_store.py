@@ -1,13 +1,14 @@
-"""A store over the few file operations of a folder (`local.py`) or a bucket (`objects.py`).
+"""A store built on the few file operations that a folder (`local.py`) or a bucket (`objects.py`) provides.
 
-This module has the common rules: which of two results of a key is kept, the errors of readers, and the storage of
-tracebacks, checkpoints and files of a run.
+This module contains the common rules: which of two results for a key is kept, which errors readers see, and how
+tracebacks, checkpoints and run files are stored.
 
-Three rules belong to each kind of store, because they depend on the guarantees of its files. A damaged result in a
-folder is renamed under a lock if it still has the inode that was read; a bucket has neither locks nor renaming, so the
-bytes are compared, copied to quarantine, and only then deleted. The keys in a folder are listed by the first two
-characters; a listing of a bucket must distinguish an empty store from a deleted bucket. Results in a folder are
-verified without parsing, with threads only if the disk is slow; each result in a bucket waits for the network.
+Three rules are specific to each kind of store because they depend on the guarantees of its files. First, a damaged
+result in a folder is renamed under a lock if it still has the inode that was read. A bucket supports neither locks nor
+renaming, so the bytes are compared, copied to quarantine, and only then deleted. Second, keys in a folder are listed by
+their first two characters, whereas a bucket listing must distinguish an empty store from a deleted bucket. Third,
+results in a folder are verified without parsing, using threads only if the disk is slow; in a bucket, each result waits
+for the network.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ ATTEMPTS = 8  # a damaged file or another writer may block a name for a while
 
 
 class FileStore(ABC):
-    """The common part of stores in folders and buckets; `Store` documents the public methods.
+    """Base class of stores in folders and buckets. `Store` documents the public methods.
 
-    Names of files are relative to the store, as in `results/ab/KEY.arrow`. Reading raises FileNotFoundError for a file
-    that does not exist, CorruptError if the disk cannot return its bytes, and another StoreError if its state is
-    unknown. Writing raises Unwritable.
+    File names are relative to the store, as in `results/ab/KEY.arrow`. Reading raises FileNotFoundError if the file
+    does not exist, CorruptError if the disk cannot return its bytes, and another StoreError if its state is unknown.
+    Writing raises Unwritable.
     """
 
     location: str
-    obstacle: ClassVar[str]  # why a key cannot be written after ATTEMPTS
+    obstacle: ClassVar[str]  # reason why a key could not be written in ATTEMPTS tries
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
+        """Remove a file if it exists."""
 
     @abstractmethod
     def _create(self, name: str, *parts: bytes | memoryview, verifies_itself: bool = False) -> bool:
-        """Write a file durably unless one of this name exists; return whether it was written."""
+        """Write a file durably unless the name is taken. Returns whether it was written."""
 
     @abstractmethod
     def _put(self, name: str, *parts: bytes | memoryview) -> None:
@@ -54,27 +55,27 @@ class FileStore(ABC):
 
     @abstractmethod
     def _get(self, name: str) -> memoryview:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
 
     @abstractmethod
     def _names(self, folder: str) -> Iterable[str]:
-        """The names of the files in a folder, without the folder."""
+        """Return the names of the files in a folder, without the folder."""
 
     @abstractmethod
     def _checked_bytes(self, key: str) -> AbstractContextManager[pa.Buffer]:
-        """All bytes of a result, checked against their digest. A corrupt result is set aside."""
+        """Yield all bytes of a result, checked against their digest. A corrupt result is set aside."""
 
     @abstractmethod
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
-        """The record of a result, from the end of its file only."""
+        """Return the record of a result, reading only the end of its file."""
 
     @abstractmethod
     def _content_before_write(self, key: str) -> str | None:
-        """As `_content`, but an error of reading is raised as Unwritable, since the key cannot be written."""
+        """Like `_content`, but a read error is raised as Unwritable because the key cannot be written."""
 
     @abstractmethod
     def _make_durable(self, name: str) -> None:
-        """Make an existing result durable, since its writer may have died before it did so."""
+        """Make an existing result durable, because its writer may have died before doing so."""
 
     def read(self, key: str) -> pa.Table:
         with self._checked_bytes(key) as data:
@@ -103,7 +104,10 @@ class FileStore(ABC):
         raise Unwritable(f"cannot write {self.location}/{name}: {self.obstacle}")
 
     def _content(self, key: str) -> str | None:
-        """The content digest of the intact result of this key; None if there is none. A damaged one is set aside."""
+        """Return the content digest of the intact result for this key. Returns None if there is none.
+
+        A damaged result is set aside.
+        """
         try:
             return str(self.record(key)["content"])
         except (Absent, Damaged):
@@ -129,7 +133,7 @@ class FileStore(ABC):
 
     @cached_property
     def _failed(self) -> set[str]:
-        """Keys with a traceback, cached at the first access: few jobs have one, and each look-up takes time."""
+        """Keys with a traceback, cached on first access: few jobs have one, and each lookup takes time."""
         return entry.keys_of(self._names(FAILURES), entry.FAILURE_SUFFIX)
 
     def state(self, key: str) -> bytes:
@@ -169,5 +173,5 @@ class FileStore(ABC):
 
 
 def run_file_name(run: str, name: str) -> str:
-    """The name in the store of a file that a run keeps."""
+    """Return the name in the store of a file kept by a run."""
     return f"runs/{run}/{SHARED_FOLDER}/{name}"

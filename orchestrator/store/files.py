@@ -1,4 +1,4 @@
-"""Reads the files of a store in a folder, and explains errors of reading."""
+"""Reads the files of a folder store and translates read errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.store import atomic_write, entry
 from orchestrator.store.regular_file import READ_ONLY
 
 SECOND = 10**9  # nanoseconds
-TICK = SECOND // 10  # the file system's clock ticks at least this often, unless it ticks once a second
-FIRST_READ = 64 * 1024  # bytes read before the file's size is requested
+TICK = SECOND // 10  # the file system clock ticks at least this often, unless it ticks once a second
+FIRST_READ = 64 * 1024  # bytes read before requesting the file size
 
 
 def read_all(handle: int) -> pa.Buffer:
-    """All bytes of an open result; its size is requested only if the first read may be incomplete."""
+    """Return all bytes of an open result. Its size is requested only if the first read may be incomplete."""
     start = os.read(handle, FIRST_READ)
     if len(start) < FIRST_READ and start.endswith(entry.MAGIC):
         return pa.py_buffer(start)
@@ -38,7 +38,7 @@ def read_all(handle: int) -> pa.Buffer:
 
 
 def quick_read(path: str) -> bytes:
-    """The bytes of a file, possibly fewer if the system returns fewer at a time."""
+    """Return the bytes of a file. There may be fewer if the system returns a file in pieces."""
     handle = os.open(path, READ_ONLY)
     try:
         data = os.read(handle, FIRST_READ)
@@ -50,9 +50,9 @@ def quick_read(path: str) -> bytes:
 
 
 def stamps(paths: Iterable[str]) -> Iterator[str]:
-    """Yield inode, size and time of change for each path; "" for a missing, irregular or just changed file.
+    """Yield inode, size and change time for each path, or "" if the file is missing, irregular or has just changed.
 
-    Two changes within a tick of the file system's clock leave the same time; some clocks tick once a second.
+    Two changes within one tick of the file system clock have the same time. Some clocks tick once a second.
     """
     latest_time = time.time_ns() - TICK
     for path in paths:
@@ -67,7 +67,7 @@ def stamps(paths: Iterable[str]) -> Iterator[str]:
 
 
 def target_inode(path: Path) -> int | None:
-    """The inode of the file, or of the target if it is a link; None if the target does not exist."""
+    """Return the inode of a file or of the target of a link. Returns None if the target does not exist."""
     with suppress(OSError):
         return os.stat(path).st_ino
     return None
@@ -84,7 +84,7 @@ def names(folder: Path) -> list[str]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise CorruptError if the disk cannot return the file's bytes, Unreadable for any other error of reading."""
+    """Raise CorruptError if the disk cannot return the file's bytes, and Unreadable for any other read error."""
     try:
         yield
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""The holder of a run: a driver's process, identified exactly, so that a dead one on this machine is known at once.
+"""The holder of a run: a driver process, identified exactly so that a dead one on this machine is detected at once.
 
-A machine is identified by its host name and boot id. The kernel generates the boot id at each start, which
-distinguishes two machines that share a disk and a host name. A holder with our host name and another boot id may be
-this machine before its last start, or another machine: then the heartbeat decides, which delays a restarted machine by
-at most a minute. The machine's id (`/etc/machine-id`) would save this minute, but it is copied with images of machines
-and containers.
+A machine is identified by its host name and boot id. The kernel generates the boot id at each boot, which distinguishes
+two machines that share a disk and a host name. A holder with our host name but another boot id may be this machine
+before its last boot, or another machine. The heartbeat then decides, which delays a rebooted machine by at most a
+minute. The machine id (`/etc/machine-id`) would save this minute, but it is copied along with machine and container
+images.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ STALE = 60.0  # seconds without a heartbeat after which a holder on another mach
 
 @dataclass(frozen=True)
 class Holder:
-    """A driver. `started` is the process's start as reported by the system, `since` in seconds since 1970."""
+    """A driver process. `started` is its start as reported by the system; `since` is in seconds since 1970."""
 
     host: str
-    boot: str  # changes when the machine starts again
-    space: str  # the process's namespaces: pid and start are meaningless in another container
+    boot: str  # changes at each boot
+    space: str  # the process's namespaces, because pid and start are meaningless in another container
     pid: int
     started: str
     since: float
     token: str  # unique to this acquisition
 
     def alive(self, seconds_silent: float) -> bool:
-        """Whether this driver still runs, judged on this machine after `seconds_silent` seconds without a heartbeat."""
+        """Whether this driver is still running, judged on this machine.
+
+        `seconds_silent` is the time since its last heartbeat.
+        """
         if is_local(self):
             started = _start_time(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
@@ -43,12 +46,12 @@ class Holder:
 
     @property
     def name(self) -> str:
-        """The process, for messages."""
+        """The process name used in messages."""
         return f"process {self.pid} on {self.host}"
 
 
 def this_process(now: float) -> Holder:
-    """This process as a holder, with a new token."""
+    """Return this process as a holder with a new token."""
     pid = os.getpid()
     token = os.urandom(16).hex()
     return Holder(socket.gethostname(), _boot(), _space(), pid, _start_time(pid) or "", now, token)
@@ -61,7 +64,7 @@ def is_local(holder: Holder) -> bool:
 
 
 def refusal(run: str, holder: Holder, seconds_silent: float) -> str:
-    """The message that a run already has a driver, with the age of its last heartbeat in seconds, and a remedy."""
+    """Return the message that a run already has a driver, with the age of its last heartbeat and a remedy."""
     start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
     line = f"{run} already has a driver: {holder.name}, since {start}"
     if is_local(holder):
@@ -74,7 +77,7 @@ def refusal(run: str, holder: Holder, seconds_silent: float) -> str:
 
 
 def takeover_message(run: str, holder: Holder | None) -> str:
-    """The message that another driver has taken over a run of this process."""
+    """Return the message that another driver has taken over a run from this process."""
     current_driver = "another driver has driven it since"
     if holder:
         current_driver = f"{holder.name} drives it now"
@@ -86,7 +89,7 @@ def takeover_message(run: str, holder: Holder | None) -> str:
 
 @cache
 def _boot() -> str:
-    """The boot id, which changes when this machine starts again."""
+    """Return the boot id, which changes at each boot."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return _ask("sysctl", "-n", "kern.boottime")
@@ -94,9 +97,9 @@ def _boot() -> str:
 
 @cache
 def _space() -> str:
-    """The namespaces that a pid and the start of its process refer to.
+    """Return the namespaces to which a pid and its start time refer.
 
-    A process in another time namespace (a container with its own time) reads a different start of the same process.
+    In another time namespace (a container with its own clock), the same process has a different start time.
     """
     with suppress(OSError):
         return " ".join(os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "time") if _has_namespace(kind))
@@ -104,14 +107,14 @@ def _space() -> str:
 
 
 def _has_namespace(kind: str) -> bool:
-    """Whether this kernel has namespaces of this kind (time namespaces: since Linux 5.6)."""
+    """Whether this kernel has namespaces of this kind (time namespaces since Linux 5.6)."""
     return os.path.lexists(f"/proc/self/ns/{kind}")
 
 
 def _start_time(pid: int) -> str | None:
-    """The start time of a process, as a text to compare; "" if unknown; None if there is no such process.
+    """Return a process's start time as comparable text. Returns "" if unknown, and None if there is no such process.
 
-    A zombie process counts as none.
+    A zombie process counts as nonexistent.
     """
     try:
         os.kill(pid, 0)
@@ -122,7 +125,7 @@ def _start_time(pid: int) -> str | None:
     if sys.platform != "linux":
         return _ask("ps", "-o", "lstart=", "-p", str(pid))
     try:
-        # The name, in brackets, may itself contain blanks and brackets; state and start are fields 3 and 22.
+        # The name, in parentheses, may itself contain blanks and parentheses. State and start are fields 3 and 22.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""  # hidden from us, or just ended

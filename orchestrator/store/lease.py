@@ -1,13 +1,13 @@
-"""Leases: a run has one driver at a time, the holder of its lease.
+"""Leases, which ensure that each run has one driver at a time: the holder of its lease.
 
-The lease is a JSON file in the run's folder that names the holder. A dead holder on this machine is detected at once,
-a dead holder on another machine by its missing heartbeat, so that a lease never has to be unlocked by hand. A file lock
-makes reading, judging and writing one step. On a file system without locks, the JSON still refuses all drivers except
-those that start in the same instant, and these notice at the next heartbeat.
+The lease is a JSON file in the run folder that names the holder. A dead holder on this machine is detected at once, and
+one on another machine by its missing heartbeat, so a lease never has to be unlocked by hand. A file lock makes reading,
+judging and writing one step. On a file system without locks, the JSON file still turns away other drivers. Only drivers
+that start at the same instant may both proceed, and they notice at the next heartbeat.
 
-All runs of a driver share one heartbeat, a file next to their folders that is only touched, which needs no space and no
-wait for the disk. A touched file has the time of the file system's clock; the reader touches another file to get the
-time, so that the clocks of two machines are never compared.
+All runs of a driver share one heartbeat: a file next to their folders that is only touched, which needs no space and no
+waiting for the disk. A touched file gets its time from the file system clock. A reader touches another file to get the
+current time, so the clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 from orchestrator.store.regular_file import READ_ONLY, IrregularFile, regular_bytes
 
-SHARED_FOLDER = "ways"  # the folder in a run's folder for its small shared files
+SHARED_FOLDER = "ways"  # subfolder of a run folder for its small shared files
 LEASE = "lease.json"
 LOCK = "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
-DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touched at each heartbeat
-CLOCK = "clock"  # in that folder: touched to get the file system's time
+DRIVERS = ".drivers"  # folder next to the run folders with a file per driver, touched at each heartbeat
+CLOCK = "clock"  # file in that folder, touched to get the file system time
 BEAT = 5.0  # seconds between heartbeats
 Clock = Callable[[], float]
 Report = Callable[[str], object]
 
 
 class Lease:
-    """A lease of runs, from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
+    """A lease on runs, held from `acquire` until `release`. A context manager.
+
+    If it has a heart, a thread calls `renew`.
+    """
 
     def __init__(self, folders: Sequence[Path], own_holder: Holder, now: Clock | None, beat: float) -> None:
         self.folders = tuple(folders)
@@ -51,29 +54,30 @@ class Lease:
         self._now: Clock = now or time.time
         self._file = _file(folders[0].parent, own_holder)
         self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
-        self._last_check = self._now()  # the time of the last check that the leases are ours
+        self._last_check = self._now()  # time of the last check that the leases are ours
         self._lost: tuple[str, Holder | None] | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
     @property
     def since(self) -> float:
-        """The time of acquisition, in seconds since 1970."""
+        """Time of acquisition, in seconds since 1970."""
         return self._own_holder.since
 
     @property
     def lost(self) -> tuple[str, Holder | None] | None:
-        """A run that another driver has taken over (this machine slept or was disconnected): this driver must stop.
+        """A run that another driver has taken over, and its current holder (None if there is none).
 
-        The second value is its present holder, None if there is none. None while all runs are ours.
+        This happens after the machine slept or was disconnected. This driver must then stop. None while all runs are
+        ours.
         """
-        # After a sleep the heartbeat may be late, so check now.
+        # The heartbeat may be late after a sleep, so check now.
         if self._lost is None and self._now() - self._last_check > 2 * self._beat:
             self.renew()
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. No effect if they are already lost or released."""
+        """Release the runs. Has no effect if they are already lost or released."""
         if self._ended.is_set() or os.getpid() != self._own_holder.pid:  # a forked child does not hold it
             return
         self._ended.set()
@@ -98,8 +102,8 @@ class Lease:
             self.renew()
 
     def renew(self) -> None:
-        """Send one heartbeat, and check whether another driver has taken over a run."""
-        with suppress(OSError):  # a full or temporarily absent disk must not release the runs
+        """Send one heartbeat and check whether another driver has taken over a run."""
+        with suppress(OSError):  # a full or temporarily missing disk must not release the runs
             try:
                 _touch(self._file, self._stamp)
             except FileNotFoundError:
@@ -111,13 +115,14 @@ class Lease:
         self._last_check = self._now()
 
     def _check_lease_file(self, folder: Path) -> None:
-        """Handle a lease file that differs from ours: it was removed, or replaced by another driver."""
+        """Handle a lease file that differs from ours because it was removed or replaced by another driver."""
         with file_lock(folder / LOCK):
             present_holder = _read(folder / LEASE)
             if present_holder is not None and not _is_same_driver(present_holder, self._own_holder):
                 self._lost = (folder.name, present_holder)
             elif present_holder is None and self._now() - self._last_check > STALE:
-                self._lost = (folder.name, None)  # another driver took it over and ended, so the run may have changed
+                # Another driver took the run over and ended, so the run may have changed.
+                self._lost = (folder.name, None)
             elif not self._ended.is_set():
                 if present_holder is None:
                     _write(folder, self._own_holder)
@@ -132,12 +137,14 @@ def acquire(
     heart: bool = True,
     report: Report = str,
 ) -> Lease:
-    """Become the driver of the runs in these folders, which have the same parent and are created if needed.
+    """Become the driver of the runs in these folders. They share a parent folder and are created if needed.
 
-    Raises Held, at once, if another living driver has one of them, in this process or any other; a dead driver's
-    lease is taken over. Raises Unwritable if a lease cannot be written. `beat` is the time between heartbeats in
-    seconds; without a `heart` the caller must call `renew`. `now`, if given, replaces the file system's clock for
-    heartbeats. A heartbeat in the future is observed for STALE seconds, which `report` reports.
+    Raises Held immediately if another living driver, in this process or any other, has one of these runs. A dead
+    driver's lease is taken over. Raises Unwritable if a lease cannot be written.
+
+    `beat` is the time between heartbeats in seconds. Without a `heart`, the caller must call `renew`. `now` replaces
+    the file system clock for heartbeats. If the last heartbeat is in the future, the holder is observed for STALE
+    seconds, and a message is passed to `report`.
     """
     runs = folders[0].parent
     own_holder = this_process((now or time.time)())
@@ -151,7 +158,7 @@ def acquire(
             with atomic_write.writing(folder / LEASE):
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_write.sweep(folder, 60 * STALE)
-                # First without the lock: a stopped holder may have kept it.
+                # First check without the lock, because a stopped holder may have kept it.
                 dead_holder = _refuse(folder, now, report)
                 with file_lock(folder / LOCK):
                     _refuse(folder, now, report, dead_holder)
@@ -167,7 +174,7 @@ def acquire(
 
 
 def holder(folder: Path, now: Clock | None = None) -> Holder | None:
-    """The living driver of the run in this folder; None if there is none."""
+    """Return the living driver of the run in this folder. Returns None if there is none."""
     for name in (LEASE, ELSEWHERE):
         with suppress(OSError):
             driver = _read(folder / name)
@@ -177,9 +184,9 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
 
 
 def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
-    """The runs with a living driver, and this driver; reads only the drivers' files.
+    """Yield each run with a living driver, and the driver. Reads only the driver files.
 
-    Raises Unreadable if these cannot be listed at present.
+    Raises Unreadable if these currently cannot be listed.
     """
     for path in _driver_files(runs):
         driver = _read(path)
@@ -189,14 +196,14 @@ def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, 
 
 
 def _refuse(folder: Path, now: Clock | None, report: Report, dead_holder: Holder | None = None) -> Holder | None:
-    """Raise Held if the run has a living driver that is not known to be `dead_holder`; return its last holder."""
+    """Raise Held if the run has a living driver other than `dead_holder`. Otherwise, return its last holder."""
     path = folder / LEASE
     holder = _read(path)
     if holder is None or holder == dead_holder:
         return holder
     seconds_silent = _silent(path, holder, now)
     if seconds_silent < -STALE:
-        # Its clock, or its disk's clock, is or was ahead. It lives if a new heartbeat is observed.
+        # Its clock, or its disk's clock, is or was ahead. It is alive if a new heartbeat is observed.
         seconds_silent = _watch_heartbeat(path, holder, report, seconds_silent)
     if holder.alive(seconds_silent):
         raise Held(refusal(folder.name, holder, seconds_silent))
@@ -213,7 +220,7 @@ def _give_back(folders: Sequence[Path], own_holder: Holder, runs: Path) -> None:
 
 
 def _watch_heartbeat(path: Path, holder: Holder, report: Report, seconds_silent: float) -> float:
-    """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
+    """Watch for a heartbeat for up to STALE seconds by this clock. Returns the seconds without a heartbeat."""
     first_beat = _beat(path, holder)
     start = time.monotonic()
     report(
@@ -242,7 +249,7 @@ def _driver_files(runs: Path) -> list[Path]:
 
 
 def _file(runs: Path, holder: Holder) -> Path:
-    """The driver's file; `unknown.json` for an unreadable driver."""
+    """Return the path of the driver's file, which is `unknown.json` for an unreadable driver."""
     return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
 
 
@@ -263,7 +270,10 @@ def _text(fields: dict[str, object]) -> bytes:
 
 
 def _read(path: Path) -> Holder | None:
-    """The holder named in a file, alive or dead; None without a file. An unreadable file counts until it is old."""
+    """Return the holder named in a file, alive or dead. Returns None if the file does not exist.
+
+    An unreadable file counts as a holder until it is old.
+    """
     try:
         write_time = _stat(path).st_mtime
         data = regular_bytes(path)
@@ -280,7 +290,7 @@ def _read(path: Path) -> Holder | None:
 
 
 def _sign(folder: Path) -> tuple[int, int] | None:
-    """Inode and time of a lease's file, which change when it is replaced; None if there is no file."""
+    """Return inode and time of a lease file, which change when it is replaced. Returns None if there is no file."""
     try:
         status = _stat(folder / LEASE)
     except FileNotFoundError:
@@ -289,7 +299,7 @@ def _sign(folder: Path) -> tuple[int, int] | None:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """The file's present status; it is opened because a network file system may cache the status for a minute."""
+    """Return the file's current status. The file is opened because a network file system may cache it for a minute."""
     handle = os.open(path, READ_ONLY)
     try:
         return os.fstat(handle)
@@ -302,7 +312,7 @@ def _touch(path: Path, now: Clock | None) -> None:
 
 
 def _beat(path: Path, holder: Holder) -> float:
-    """The time of the holder's last heartbeat or, without a heartbeat file, of the last write of its lease."""
+    """Return the time of the holder's last heartbeat or, without a heartbeat file, of the last write to its lease."""
     if path.parent.name == DRIVERS:
         runs = path.parent
     else:
@@ -314,15 +324,18 @@ def _beat(path: Path, holder: Holder) -> float:
 
 
 def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
-    """Seconds since the last heartbeat of the holder named in this file; negative if that is in the future."""
+    """Return the seconds since the last heartbeat of the holder named in this file.
+
+    Negative if the heartbeat is in the future.
+    """
     if is_local(holder):
-        return 0.0  # its existence can be checked
+        return 0.0  # its existence can be checked directly
     beat = _beat(path, holder)
     return (now or (lambda: _time(path)))() - beat
 
 
 def _time(path: Path) -> float:
-    """The time by the file system's clock, or by this machine's if the disk cannot be written."""
+    """Return the time by the file system clock, or by this machine's clock if the disk cannot be written."""
     probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
     try:
         try:

@@ -1,12 +1,11 @@
-"""A store in a folder. The set of its files is the only state.
+"""A store in a folder. Its files are its only state.
 
-results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
-failures/<key>.txt                           the traceback of a failed job
-states/<key>.state                           the checkpoint at the end of a training's link, while a later link needs it
-quarantine/                                  damaged files, never deleted, each with a note about the reason
-conflicts/                                   results of a key that already had a different one
-tmp/                                         files being written, later linked to their path
-engram-store.json                            marks this folder as a store, with its format
+results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader failures/<key>.txt
+the traceback of a failed job states/<key>.state                           the checkpoint at the end of a training's
+link, while a later link needs it quarantine/                                  damaged files, never deleted, each with a
+note about the reason conflicts/                                   results of a key that already had a different one
+tmp/                                         files being written, later linked to their path engram-store.json
+marks this folder as a store, with its format
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from orchestrator.store.regular_file import (
 
 TMP = "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
-STALE = 3600.0  # seconds after which a file in tmp/ is abandoned
-BATCH = 64  # results that one thread verifies at a time
+STALE = 3600.0  # seconds after which a file in tmp/ counts as abandoned
+BATCH = 64  # results verified by one thread at a time
 
 
 class LocalStore(FileStore):
-    """A store in a folder of a file system with hard links and, preferably, locks."""
+    """A store in a folder. The file system must support hard links and, preferably, locks."""
 
     mirror = None
     obstacle = "the file there is not a result and cannot be set aside"
@@ -95,7 +94,7 @@ class LocalStore(FileStore):
         for errors in map(self._find_problems, batches[:1]):
             yield from errors
         is_waiting = time.perf_counter() - time.thread_time() - start_wait > (time.perf_counter() - start_time) / 2
-        # Threads help if they wait for the disk; otherwise they slow each other down.
+        # Threads help if they wait for the disk. Otherwise, they slow each other down.
         with thread_pool(min(4, os.cpu_count() or 1) if is_waiting else 1, "verify") as pool:
             for errors in pool.map(self._find_problems, batches[1:]):
                 yield from errors
@@ -107,12 +106,12 @@ class LocalStore(FileStore):
                 self.record(key)
             except StoreError as error:
                 errors.append((key, error))
-            except OSError as error:  # damaged, and too many files are open to set it aside
+            except OSError as error:  # it is damaged, and too many open files prevent setting it aside
                 errors.append((key, Unreadable(f"cannot read {self._path(key)}: {error.strerror}")))
         return errors
 
     def _is_sound(self, key: str) -> bool:
-        """Whether a result is intact, without parsing it; if not, `record` gives the reason."""
+        """Whether a result is intact, determined without parsing. If not, `record` gives the reason."""
         try:
             data = files.quick_read(f"{self.location}/{entry.result_name(key)}")
         except (OSError, StoreError):
@@ -170,7 +169,7 @@ class LocalStore(FileStore):
             atomic_write.replace(self._tmp, path, data)
 
     def _make_folders(self, folder: Path) -> None:
-        """Create a folder of the store and those above it durably. Raises Unwritable if one of them is a link."""
+        """Create a store folder and its parents durably. Raises Unwritable if any of these folders is a link."""
         if folder != self._root:
             self._make_folders(folder.parent)
             if folder.is_symlink():
@@ -195,7 +194,7 @@ class LocalStore(FileStore):
         path = self._root / name
         with atomic_write.writing(path, sum(map(len, parts))):
             self._folders.make(path.parent)
-            # A file that verifies itself may have its name before its bytes are durable.
+            # A self-verifying file may get its name before its bytes are durable.
             if verifies_itself:
                 names = self._folders.names
             else:
@@ -213,7 +212,7 @@ class LocalStore(FileStore):
         with files.reading(path):
             try:
                 return memoryview(regular_bytes(path))
-            except NotADirectoryError as error:  # a file contains no other file
+            except NotADirectoryError as error:  # the path leads through a file
                 raise FileNotFoundError(*error.args) from None
 
     def _names(self, folder: str) -> Iterable[str]:
@@ -250,10 +249,10 @@ class LocalStore(FileStore):
 
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, checked against their digest. A file found corrupt here or by the caller is set aside.
+        """Yield all bytes of a result, checked against their digest.
 
-        The file is read, not mapped, so that the checked bytes are parsed, and a failing disk raises an error instead
-        of killing the process.
+        A file found corrupt here or by the caller is set aside. The file is read rather than memory-mapped, so that the
+        checked bytes are the parsed ones and a failing disk raises an error instead of killing the process.
         """
         path = self._path(key)
         inode = 0
@@ -290,7 +289,7 @@ class LocalStore(FileStore):
 
     def _to_quarantine(self, path: Path, target: Path, reason: str) -> None:
         path.rename(target)
-        # The rest may fail: a full disk must not prevent the removal of the damaged file.
+        # The rest may fail: a full disk must not prevent removing the damaged file.
         with suppress(OSError):
             sync(target.parent)
             target.with_suffix(".txt").write_text(f"{path}\n{reason}\n", encoding="utf-8")

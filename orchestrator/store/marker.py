@@ -38,11 +38,11 @@ def _create(root: Path, marker: Path) -> None:
     with atomic_write.writing(root):
         missing_parents = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
-        for path in (root, *missing_parents):  # before the marker: a marked store must be in durable folders
+        for path in (root, *missing_parents):  # first, because a marked store must be in durable folders
             sync(path.parent)
         foreign = _others(root)
     if marker.exists():
-        return  # another process was quicker
+        return  # another process was faster
     if foreign:
         raise StoreError(f"{root} is not a store and not empty (it has {sorted(foreign)[0]}); give another folder")
     with atomic_write.writing(marker, len(text())):
@@ -55,7 +55,7 @@ def is_blank(root: Path) -> bool:
 
 
 def _others(root: Path) -> list[str]:
-    """The names in a folder without unfinished markers of dead processes and names of the file system."""
+    """Return the names in a folder, except unfinished markers left by dead processes and names of the file system."""
     others = []
     for name in os.listdir(root):
         if not atomic_write.unfinished(name) and name != "lost+found":
@@ -72,7 +72,7 @@ def _check_format(marker: Path) -> None:
 
 
 def text() -> bytes:
-    """The content of a marker."""
+    """Return the content of a marker."""
     return (json.dumps({"format": FORMAT}) + "\n").encode()
 
 

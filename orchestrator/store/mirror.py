@@ -1,8 +1,8 @@
-"""Synchronisation of run folders between this machine and an object store.
+"""Synchronises run folders between this machine and an object store.
 
 A run writes its files to a local folder, which is copied to `runs/RUN/` at intervals and when the run ends. Other
-machines fetch missing files: the small files of all runs to list them, all files of a run to drive it. The copies are
-only a record: results are in the object store itself, so losing a record loses no result.
+machines fetch missing files: the small files of all runs to list the runs, and all files of a run to drive it. The
+copies are only a log. Results are in the object store itself, so losing a copy loses no result.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ from orchestrator.store.threads import thread_pool
 
 RUNS = "runs"
 TABLES = "tables"
-JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
-FIRST = "run.json"  # put last and fetched first: if it exists, all required files of the run exist
-WRITTEN_ONCE = {FIRST, "plan.json"}
-LOG = "events.jsonl"  # only grows
-STATUS_SUFFIXES = (".json", ".jsonl")  # files with a run's status
+JOURNEYS = 16  # concurrent requests to a remote store, each of which waits for the network
+FIRST = "run.json"  # put last and fetched first, so its presence means that all required files of the run exist
+WRITTEN_ONCE = {FIRST, "plan.json"}  # files that never change
+LOG = "events.jsonl"  # file that only grows
+STATUS_SUFFIXES = (".json", ".jsonl")  # files with run status
 LOCAL_FILES = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern only this machine
-# between copies
+# Seconds between copies.
 PULL_SECONDS = 10.0
 PUSH_SECONDS = 30.0
 
 
 class Mirror:
-    """The local copies, below `home`, of one object store's run folders."""
+    """Local copies, below `home`, of the run folders in one object store."""
 
     def __init__(self, bucket: Bucket, home: Path) -> None:
         self.home = home
         self._bucket = bucket
         self._pulled: float | None = None
         self._pushed: dict[str, float] = {}  # by run
-        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal in both places
+        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal in both locations
 
     def claim(self, *runs: str) -> claims.Claim:
-        """Claim runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
+        """Claim runs against drivers on all machines and update their folders.
+
+        Raises the same errors as `claims.claim`.
+        """
         claim = claims.claim(self._bucket, *runs)
         try:
             with thread_pool(JOURNEYS, "list") as pool:
@@ -75,14 +78,14 @@ class Mirror:
             self._bring(stored_object for stored_object in status_files if stored_object.name.split("/")[1] in runs)
             self._note_drivers()
         except StoreError:
-            if self._pulled is None:  # later, the last copy suffices
+            if self._pulled is None:  # afterwards, the last copy suffices
                 raise
         self._pulled = now
 
     def push(self, run: str, last: bool = False) -> None:
-        """Copy new files of a run's folder, unless done within PUSH_SECONDS; always if `last`.
+        """Copy new files from a run folder, unless done within PUSH_SECONDS. Always copies if `last` is set.
 
-        Files of tables that the run has removed are also deleted there. Raises Unwritable.
+        Table files that the run has removed are also deleted from the object store. Raises Unwritable.
         """
         now = time.monotonic()
         if not last and now - self._pushed.get(run, -PUSH_SECONDS) < PUSH_SECONDS:
@@ -118,7 +121,7 @@ class Mirror:
         path = self.home / stored_object.name
         state = _state(path)
         if state is None or _newer(stored_object, path, state):
-            with suppress(FileNotFoundError):  # it was just removed
+            with suppress(FileNotFoundError):  # it has just been removed
                 data = memoryview(self._bucket.get(stored_object.name)).tobytes()
                 with atomic_write.writing(path):
                     _write(path, data, stored_object.write_time)
@@ -127,7 +130,7 @@ class Mirror:
             self._copied[path] = state
 
     def _note_drivers(self) -> None:
-        """Record drivers on other machines, or from other folders, in the folders of their runs."""
+        """Record drivers on other machines, or in other folders, in the folders of their runs."""
         driven = claims.living(self._bucket)
         for folder in (self.home / RUNS).glob("[!.]*"):
             note = folder / lease.ELSEWHERE
@@ -143,7 +146,7 @@ class Mirror:
 
 
 def _newer(stored_object: Object, path: Path, state: tuple[int, int]) -> bool:
-    """Whether the object store's copy replaces the local one."""
+    """Whether the copy in the object store replaces the local one."""
     if path.name in WRITTEN_ONCE or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:
@@ -152,9 +155,9 @@ def _newer(stored_object: Object, path: Path, state: tuple[int, int]) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a run's folder to copy, without unfinished files and files that concern only this machine.
+    """Return the files to copy from a run folder, without unfinished files and files that concern only this machine.
 
-    Files that workers keep for the run are also omitted: workers put them into the object store themselves.
+    Files that workers keep for the run are also omitted, because workers put them into the object store themselves.
     """
     files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / SHARED_FOLDER)
     paths = sorted(path for path in files if path.name not in LOCAL_FILES)
@@ -174,7 +177,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 def _write(path: Path, data: bytes, write_time: datetime | None = None) -> None:
-    """Write a file atomically, with the time of the object that it copies."""
+    """Write a file atomically and give it the time of the object that it copies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write.put_in_place(path) as draft:
         draft.write_bytes(data)

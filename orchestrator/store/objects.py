@@ -1,7 +1,7 @@
-"""A store in an object store: the same layout as in a folder, each file an object.
+"""A store in an object store, with the same layout as in a folder and one object per file.
 
-A result is put on the condition that none exists, so that the first of two writers wins. A run writes its files to a
-folder on this machine, which a mirror synchronises with `runs/`.
+A result is put on the condition that none exists, so the first of two writers wins. A run writes its files to a folder
+on this machine, which a mirror synchronises with `runs/`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from orchestrator.store.mirror import JOURNEYS, Mirror
 
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
 FOOTER = 64 * 1024  # last bytes of a file, which contain the record of most results
-RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
+RUNS = "./engram-runs"  # location of run folders on this machine, unless ENGRAM_RUNS names another
 
 
 class ObjectStore(FileStore):
-    """A store below a prefix of a bucket."""
+    """A store below a prefix in a bucket."""
 
     obstacle = "the object there repeatedly appears and disappears"
 
@@ -52,7 +52,7 @@ class ObjectStore(FileStore):
     def mirror(self) -> Mirror:
         home = os.environ.get("ENGRAM_RUNS") or RUNS
         scheme, _, path = self.location.partition("://")
-        # Names of buckets are longer than the folder of Azure's containers, so the two cannot collide.
+        # Bucket names are longer than the name of the Azure folder, so the two cannot collide.
         folder = Path(home).expanduser().absolute() / ("" if scheme == "s3" else scheme)
         return Mirror(self._bucket, folder / path)
 
@@ -145,13 +145,13 @@ class ObjectStore(FileStore):
         return memoryview(self._bucket.get(name))
 
     def _make_durable(self, name: str) -> None:
-        """Nothing to do: an object is durable as soon as it exists."""
+        """Do nothing: an object is durable as soon as it exists."""
 
     def _names(self, folder: str) -> Iterable[str]:
         return _last_parts(self._bucket.objects(folder))
 
     def _content_before_write(self, key: str) -> str | None:
-        """As `_content`. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
+        """Like `_content`, but raises Unwritable if the store cannot be reached within PATIENCE seconds."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -165,7 +165,7 @@ class ObjectStore(FileStore):
 
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, checked against their digest. A result found corrupt is set aside."""
+        """Yield all bytes of a result, checked against their digest. A corrupt result is set aside."""
         with entry.reading_result(self, key, lambda reason: self._set_aside(key, data, reason)):
             data = self._bucket.get(entry.result_name(key))
             entry.check(memoryview(data))
@@ -179,7 +179,7 @@ class ObjectStore(FileStore):
                 self._to_quarantine(name, key, SUFFIX, data, reason)
 
     def _to_quarantine(self, name: str, stem: str, suffix: str, data: bytes | pa.Buffer, reason: str) -> None:
-        """Copy these bytes of an object to quarantine with a note, and delete the object once both are stored."""
+        """Copy these bytes of an object to quarantine with a note. Delete the object once both are stored."""
         copy = f"{QUARANTINE}/{stem}.{time.time_ns()}"
         self._bucket.put(copy + suffix, data)
         self._bucket.put(copy + ".txt", f"{name}\n{reason}\n".encode())
@@ -187,7 +187,7 @@ class ObjectStore(FileStore):
 
 
 def is_there(bucket: Bucket) -> bool:
-    """Whether a bucket contains a store. Raises StoreError if this is unknown, or its format is not supported."""
+    """Whether a bucket contains a store. Raises StoreError if this is unknown or the store's format is unsupported."""
     try:
         data = memoryview(bucket.get(marker.MARKER)).tobytes()
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def is_there(bucket: Bucket) -> bool:
 
 
 def _create(bucket: Bucket) -> None:
-    """Make a prefix a store. If two processes do so at once, one writes the marker."""
+    """Make a prefix a store. If two processes do this at once, only one writes the marker."""
     foreign = sorted(set(bucket.names()) - FOLDERS - {marker.MARKER})
     if foreign:
         raise StoreError(f"{bucket.location} is not a store and not empty (it has {foreign[0]}); give another prefix")

@@ -1,4 +1,4 @@
-"""Provenance of a result: the machine and software that computed it. It is recorded and enters no key."""
+"""Provenance of a result: the machine and software that computed it. It is recorded but is not part of any key."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ PACKAGES = ("engram-audit", "numpy", "scipy", "pyarrow", "torch", "ray")
 
 
 def now() -> str:
-    """The time, UTC, ISO 8601."""
+    """Return the current time in UTC, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def process() -> str:
-    """This process, as `host:pid`."""
+    """Return this process as `host:pid`."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """The versions of Python and of the installed packages that affect results."""
+    """Return the versions of Python and of installed packages that affect results."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -41,9 +41,9 @@ def versions() -> Mapping[str, str]:
 
 @functools.cache
 def identity() -> Mapping[str, str]:
-    """The identity that all machines of a run must share: the digest of this code, and the versions of packages.
+    """Return what all machines of a run must have in common: the digest of this code and the package versions.
 
-    The local part of a version, which names a build such as `+cu130`, is omitted.
+    Local version parts that name a build, such as `+cu130`, are omitted.
     """
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
@@ -56,10 +56,10 @@ def identity() -> Mapping[str, str]:
 
 @functools.cache
 def commit() -> str | None:
-    """The git commit of this code; None if it does not run from a checkout."""
+    """Return the git commit of this code. Returns None if it does not run from a checkout."""
     git = Path(__file__).resolve().parents[2] / ".git"
     try:
-        if git.is_file():  # a worktree: `gitdir: PATH`
+        if git.is_file():  # a worktree, whose `.git` file contains `gitdir: PATH`
             git = Path(git.read_text().partition(":")[2].strip())
         head = (git / "HEAD").read_text().strip()
         if not head.startswith("ref: "):
@@ -80,10 +80,10 @@ def commit() -> str | None:
 
 
 def device(noted_device: str | None = None) -> Mapping[str, Any]:
-    """The device and, if a task has loaded torch, the number of its threads.
+    """Return the device and, if a task has loaded torch, its number of threads.
 
-    A task may have noted the device, as torch names it (`cuda:0`, `cpu`) or by its model name; its note takes
-    precedence, since not every task uses an available GPU. Both give the same name.
+    A task may have noted its device, as torch names it (`cuda:0`, `cpu`) or by its model name. This note takes
+    precedence, because not every task uses an available GPU. Both forms give the same name.
     """
     torch = sys.modules.get("torch")
     if noted_device is None:

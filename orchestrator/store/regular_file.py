@@ -1,7 +1,7 @@
-"""Reads the files of a store from a third party: regular files only, and no links below a folder.
+"""Reads files from a third-party store. Only regular files are read, and links below a folder are not followed.
 
-Opening a named pipe waits for a writer, and a link can point anywhere. Therefore a file is opened without waiting, and
-its type is checked before a byte of it is read.
+Opening a named pipe waits for a writer, and a link can point anywhere. A file is therefore opened without waiting, and
+its type is checked before any byte is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-# Without effect on a regular file; the open of a pipe returns at once.
+# Has no effect on a regular file. Opening a pipe returns at once.
 READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 KINDS = {
     stat.S_IFDIR: "it is a folder",
@@ -20,7 +20,7 @@ KINDS = {
     stat.S_IFSOCK: "it is a socket, not a file",
     stat.S_IFLNK: "it is a link",
 }
-CHUNK = 2**20  # bytes of one read
+CHUNK = 2**20  # bytes per read
 
 
 class IrregularFile(OSError):
@@ -28,29 +28,35 @@ class IrregularFile(OSError):
 
 
 def _open_regular(path: str | Path) -> int:
-    """A descriptor of the regular file at this path. Raises OSError; IrregularFile for anything else."""
+    """Return a descriptor for the regular file at this path.
+
+    Raises OSError, or IrregularFile if it is anything else.
+    """
     return _checked(_open(path, READ_ONLY, None), path)
 
 
 def regular_opener(path: str, _flags: int) -> int:
-    """The `opener` with which `open` reads only regular files."""
+    """An `opener` that makes `open` accept regular files only."""
     return _open_regular(path)
 
 
 def regular_bytes(path: str | Path) -> bytes:
-    """The bytes of the regular file at this path, following links. Raises as `_open_regular`."""
+    """Return the bytes of the regular file at this path, following links. Raises the same errors as `_open_regular`."""
     return _read(_open_regular(path))
 
 
 def regular_text(path: str | Path) -> str:
-    """The text (UTF-8) of the regular file at this path. Raises as `_open_regular`, and UnicodeDecodeError."""
+    """Return the UTF-8 text of the regular file at this path.
+
+    Raises the same errors as `_open_regular`, and UnicodeDecodeError.
+    """
     return regular_bytes(path).decode()
 
 
 def bytes_inside(root: Path, name: str) -> bytes:
-    """The bytes of the regular file of this name below the folder, without following a link on the way.
+    """Return the bytes of a regular file below `root`, without following any link on the way.
 
-    Raises OSError; IrregularFile for a link, a pipe, or a name that points outside the folder.
+    Raises OSError, or IrregularFile for a link, a pipe, or a name that points outside the folder.
     """
     *folders, last = name.split("/")
     if any(part in ("", ".", "..") for part in (*folders, last)):
@@ -68,14 +74,17 @@ def bytes_inside(root: Path, name: str) -> bytes:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise IrregularFile, or OSError if nothing exists, unless this path is a regular file."""
+    """Raise IrregularFile unless this path is a regular file, or OSError if the path does not exist."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise IrregularFile(errno.EINVAL, _kind(mode), str(path))
 
 
 def irregular_kind(path: str | Path) -> str | None:
-    """The kind of a link, pipe, socket or device at this path; None for a file, a folder, or if the path is free."""
+    """Return the kind of link, pipe, socket or device at this path.
+
+    Returns None for a file, a folder or a free path.
+    """
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -92,14 +101,14 @@ def _open(path: str | Path, flags: int, folder: int | None) -> int:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
             with suppress(OSError):
                 mode = os.lstat(path, dir_fd=folder).st_mode
-                # A file in place of a folder counts as a missing file below it.
+                # If a file is in the place of a folder, the file below it counts as missing.
                 if stat.S_ISLNK(mode) or stat.S_ISSOCK(mode):
                     raise IrregularFile(error.errno, _kind(mode), str(path)) from None
         raise
 
 
 def _checked(handle: int, path: str | Path) -> int:
-    """The descriptor, if it is of a regular file; otherwise it is closed."""
+    """Return the descriptor if it refers to a regular file. Otherwise, close it and raise an error."""
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return handle

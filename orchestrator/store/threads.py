@@ -1,4 +1,4 @@
-"""Pools of threads for reads and writes, for which an interrupt does not wait."""
+"""Thread pools for reads and writes that do not delay an interrupt."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def thread_pool(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads. The block waits for them when it finishes, but not on an error or interrupt.
+    """Create a thread pool. The block waits for its threads when it finishes, but not after an error or interrupt.
 
-    A thread may be in a read that does not return, for example of a disconnected disk.
+    A thread may be stuck in a read that never returns, for example from a disconnected disk.
     """
     pool = ThreadPoolExecutor(count, name)
     try:

@@ -1,10 +1,10 @@
-"""Copies the missing files from one store to another, each checked before and after.
+"""Copies missing files from one store to another, checking each before and after.
 
 The origin may belong to a third party: links in it are not followed, and names that are not paths are not written.
 
-Files have the same names in every store, so that two listings show the missing ones, and an interrupted copy continues
-where it stopped. Results, checkpoints and tracebacks are never replaced; a run's folder is replaced if the target has
-the shorter log.
+Files have the same names in every store, so two listings reveal the missing ones, and an interrupted copy continues
+where it stopped. Results, checkpoints and tracebacks are never replaced. A run folder is replaced if the target has the
+shorter log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.store.mirror import JOURNEYS, LOCAL_FILES, LOG, RUNS, WRITTEN_
 from orchestrator.store.regular_file import IrregularFile
 from orchestrator.store.threads import thread_pool
 
-# Folder of keys -> the name of a key's file in it.
+# Maps a folder of keys to the function that names a key's file in it.
 NAMES = {RESULTS: entry.result_name, STATES: entry.state_name, FAILURES: entry.failure_name}
 KEYED = tuple(NAMES)
 
@@ -30,8 +30,8 @@ KEYED = tuple(NAMES)
 class Transfer:
     """The outcome of a copy: copied files and bytes, existing files, and skipped ones.
 
-    `damaged` files do not match their digests; `irregular` are links, pipes and names that are not paths, with the
-    reason.
+    `damaged` lists files that do not match their digests. `irregular` lists links, pipes and names that are not paths,
+    each with the reason.
     """
 
     copied: int = 0
@@ -42,10 +42,10 @@ class Transfer:
 
 
 def copy_store(origin: Store, target: Store) -> Transfer:
-    """Copy the files that the target lacks. Damaged files and irregular entries of the origin are skipped and listed.
+    """Copy the files that the target lacks. Damaged files and irregular entries in the origin are skipped and listed.
 
-    Raises Held if a run to be replaced has a driver in the target; StoreError or Unwritable if either store fails.
-    Files copied before an error stay.
+    Raises Held if a run to be replaced has a driver in the target, and StoreError or Unwritable if either store fails.
+    Files copied before an error are kept.
     """
     if origin.location == target.location:
         raise StoreError(f"{origin.location} is both FROM and TO; give two different stores")
@@ -76,7 +76,7 @@ def _count(transfer: Transfer, copied: Iterable[tuple[str, int | IrregularFile |
 
 
 def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[list[str]]:
-    """The files of each run to copy, its `run.json` last, because it makes the run exist."""
+    """Yield the files to copy for each run. `run.json` comes last, because its presence makes the run exist."""
     origin_runs = _by_run(origin.files(RUNS))
     target_runs = _by_run(target.files(RUNS))
     for run, files in origin_runs.items():
@@ -97,7 +97,7 @@ def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[lis
 
 
 def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """The files of each run, without unfinished files and files that concern one machine."""
+    """Group the files by run, without unfinished files and files that concern one machine."""
     runs: dict[str, dict[str, int]] = {}
     for name, size in files.items():
         _, run, *parts = name.split("/")
@@ -107,9 +107,10 @@ def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tuple[str, int | IrregularFile | None]:
-    """Copy a file and read it back; return its name and size, or None as size if it is damaged.
+    """Copy a file and read it back. Returns its name and size.
 
-    The size is 0 if the file was just removed, and the error if it is not a regular file inside the store.
+    Instead of the size, it returns None if the file is damaged, 0 if it was just removed, and the error if it is not a
+    regular file inside the store.
     """
     try:
         data = origin.read_file(name)
@@ -130,7 +131,10 @@ def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tup
 
 
 def _check(name: str, data: bytes) -> None:
-    """Raise CorruptError, CorruptState or ArrowException for a result or checkpoint that does not match its digest."""
+    """Check a result or checkpoint.
+
+    Raises CorruptError, CorruptState or ArrowException if it does not match its digest.
+    """
     folder, _, last = name.partition("/")
     key = last.rpartition("/")[2].partition(".")[0]
     if folder == RESULTS:
@@ -141,7 +145,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _is_keyed(name: str) -> bool:
-    """Whether a file below a folder of keys has the name of a key at its proper path."""
+    """Whether a file in a key folder is named after a key and has the correct path."""
     folder, _, last = name.partition("/")
     key = last.rpartition("/")[2].partition(".")[0]
     return entry.KEY.fullmatch(key) is not None and name == NAMES[folder](key)

@@ -1,6 +1,6 @@
-"""Tracking of runs in MLflow: each run appears exactly once, even if the driver or the server dies.
+"""Tracking of runs in MLflow. Each run appears exactly once, even if the driver or the server dies.
 
-driver    delivery.py starts the uploader, and waits for it at the end
-uploader   uploader.py, a separate process, which repeatedly lets
-          server.py, the only module that imports mlflow, add the parts of the run's folder that MLflow lacks
+driver    delivery.py starts the uploader and waits for it when the run ends
+uploader  uploader.py, a separate process, repeatedly calls server.py
+          server.py, the only module that imports mlflow, adds the parts of the run's folder that MLflow lacks
 """

@@ -1,6 +1,7 @@
-"""The artifacts of a run in tracking: the page, its figures, and tables.
+"""The artifacts of a run in the tracking store: the page, its figures, and tables.
 
-They contain none of the user's own images: the page that shows them is another file, and tables omit binary columns.
+They contain none of the user's own images: the page that shows these is a separate file, and tables omit binary
+columns.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from orchestrator.store.entry import content
 from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.schemas import SUMMARY
 
-ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
-CELLS = "cells"  # the table of a sweep's answers
-LARGEST = 64 * 2**20  # bytes of the largest table that is uploaded
+ROWS = 1000  # maximum rows of a table shown in MLflow's pages; the Parquet file has all of them
+CELLS = "cells"  # name of the table with the answers of a sweep
+LARGEST = 64 * 2**20  # size limit for uploaded tables, in bytes
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file and its `path` among the artifacts. A `table` is JSON with columns and data, shown in MLflow's pages."""
+    """A file and its `path` among the artifacts.
+
+    If `table` is true, it is JSON with columns and data, which MLflow's pages display as a table.
+    """
 
     path: str
     data: bytes
@@ -43,14 +47,14 @@ class Artifact:
 
 
 def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
-    """The present artifacts of a run or sweep, or of `search` if it is given."""
+    """Yield the current artifacts of a run or sweep, or of `search` if it is given."""
     for path in _page_files(journal.folder):
         data = regular_bytes(path)
-        # In MLflow the pages of other runs are not next to it, and its frame follows no link.
+        # In MLflow, the pages of other runs are not in the same folder, and its frame does not follow links.
         if path.name == pages.PAGE:
             data = page_seal.make_standalone(data)
         yield Artifact(str(path.relative_to(journal.folder)), data)
-    if search is not None:  # its own tables describe its trials
+    if search is not None:  # the search has its own tables, which describe the trials
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
     else:
         exported = {name: results.export(journal, store, name) for name in single(journal)}
@@ -82,7 +86,10 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
 
 
 def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
-    """A row for each cell of a sweep: its distinguishing fields, answer and supporting row; empty for a run."""
+    """Return one row per sweep cell: its distinguishing fields, its answer and the row that supports it.
+
+    Returns an empty table for a single run.
+    """
     rows = []
     for cell in answers.cell_answers(journal, store):
         summary_row = cell.row or {}
@@ -95,14 +102,17 @@ def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
 
 
 def _page_files(folder: Path) -> list[Path]:
-    """The page and its figures; never the page with the user's own images."""
+    """Return the page and its figures, but never the page that shows the user's own images."""
     page = pages.page(folder)
     figures = sorted(path for path in (folder / "figures").glob("*") if path.is_file())
     return [*([page] if page else []), *figures]
 
 
 def single(journal: Journal) -> list[str]:
-    """The tables computed by one job; for a sweep, by one job in every cell that has them."""
+    """Return the names of the tables computed by a single job.
+
+    For a sweep, this must be true of every cell that has them.
+    """
     cells = [journal.sibling(name) for name in journal.about().get("cells", ())]
     parts: dict[str, int] = {}
     for run in cells or [journal]:
@@ -112,7 +122,10 @@ def single(journal: Journal) -> list[str]:
 
 
 def fingerprint(journal: Journal, store: Store, search: SearchResults | None) -> str:
-    """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
+    """Return a hash that changes whenever an artifact does.
+
+    To be fast, a table is represented by its key and whether it is stored.
+    """
     digest = hashlib.sha256()
     for path in _page_files(journal.folder):
         digest.update(f"{path.name}\0{hashlib.sha256(regular_bytes(path)).hexdigest()}\n".encode())
@@ -127,7 +140,7 @@ def fingerprint(journal: Journal, store: Store, search: SearchResults | None) ->
 
 
 def shareable(table: pa.Table) -> pa.Table:
-    """The table without binary columns, which may hold images, and without its metadata."""
+    """Return the table without its metadata and without binary columns, which may contain images."""
     names = [field.name for field in table.schema if not _holds_bytes(field.type)]
     return table.select(names).replace_schema_metadata(None)
 

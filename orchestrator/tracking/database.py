@@ -1,7 +1,7 @@
-"""MLflow's SQLite file: it is created atomically, and an unusable one is set aside.
+"""MLflow's SQLite file: created atomically, and set aside if it is unusable.
 
-MLflow creates the file in hundreds of steps and never completes a partial one. Therefore it is created in a separate
-folder and then linked to its path; a writer that dies midway leaves only that folder.
+MLflow creates the file in hundreds of steps and never completes a partial one. The file is therefore created in a
+separate folder and then linked to its path. A writer that dies halfway leaves only that folder behind.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tempfile import mkdtemp
 from orchestrator.store import atomic_write
 from orchestrator.store.durability import sync
 
-DRAFT_PREFIX = ".making-"  # prefix of the folders in which a database is created
-OWED_FILE = "owed.json"  # next to it: names of runs in the database that was set aside
+DRAFT_PREFIX = ".making-"  # prefix of the folders in which databases are created
+OWED_FILE = "owed.json"  # in the same folder: names of the runs in the database that was set aside
 TIMEOUT = 20.0  # seconds to wait for another writer
 
 
 def problem(path: Path) -> str | None:
-    """The reason why MLflow cannot use the database; None if it can, or if this cannot be checked.
+    """Return the reason why MLflow cannot use the database, or None if it can or if this cannot be checked.
 
-    Raises OSError if it does not exist. Reads the whole file.
+    Raises OSError if the file does not exist. Reads the whole file.
     """
     if path.stat().st_size == 0:
         return "it is empty"
@@ -35,7 +35,7 @@ def problem(path: Path) -> str | None:
             (outcome,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if outcome != "ok":
                 return str(outcome)
-            # The first experiment is the last that MLflow makes.
+            # MLflow creates the first experiment last.
             is_complete = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
             if is_complete:
                 return None
@@ -45,7 +45,7 @@ def problem(path: Path) -> str | None:
 
 
 def holds(path: Path, run_id: str) -> bool:
-    """Whether the database has the run; True if another process keeps the database locked."""
+    """Return whether the database contains the run. True if another process keeps the database locked."""
     try:
         if path.stat().st_size == 0:
             return False
@@ -58,12 +58,12 @@ def holds(path: Path, run_id: str) -> bool:
 
 
 def make(path: Path, fill: Callable[[Path], None]) -> None:
-    """Create the database atomically with `fill(path)`, unless there is one by then.
+    """Create the database atomically with `fill(path)`, unless it exists by then.
 
-    The caller must hold the lock. Raises OSError if it cannot be written, and the errors of `fill`.
+    The caller must hold the lock. Raises OSError if the file cannot be written, and any error raised by `fill`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned_folder in path.parent.glob(f"{DRAFT_PREFIX}*"):  # by a process that was killed
+    for abandoned_folder in path.parent.glob(f"{DRAFT_PREFIX}*"):  # left by a process that was killed
         shutil.rmtree(abandoned_folder, ignore_errors=True)
     folder = Path(mkdtemp(prefix=DRAFT_PREFIX, dir=path.parent))
     try:
@@ -81,13 +81,13 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def set_aside(path: Path, runs: Iterable[str]) -> Path:
-    """Move the database away with its journals, record that these runs were in it, and return its new path.
+    """Rename the database and its journals, record which runs it contained, and return the new path.
 
     The caller must hold the lock.
     """
     record_owed_runs(
         path, sorted({*owed_runs(path), *runs})
-    )  # first, so that after a kill only the rest has to be repeated
+    )  # recorded first, so that after a kill only the remaining steps are repeated
     count = 1
     while (new_path := path.with_name(f"{path.name}.unusable-{count}")).exists():
         count += 1
@@ -100,7 +100,7 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 
 
 def owed_runs(path: Path) -> list[str]:
-    """The runs of a database set aside that still have to be delivered again."""
+    """Return the runs from a database set aside that have not been delivered again yet."""
     try:
         names = json.loads((path.parent / OWED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -123,7 +123,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _fault(error: sqlite3.Error) -> str | None:
-    """The defect of the database that an error shows; None if it is only unreadable at present."""
+    """Return the database defect that an error reveals, or None if the database is only temporarily unreadable."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(error)

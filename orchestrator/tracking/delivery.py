@@ -1,7 +1,7 @@
-"""Delivery of runs to MLflow from their driver's side: a child process does the work, and jobs never wait for it.
+"""Deliver runs to MLflow from the driver's side. A child process does the work, and jobs never wait for it.
 
-Only the end of the run waits for it, for a limited time: a line reports undelivered parts, and the next `engram resume`
-of the run delivers them.
+Only the end of a run waits for the child, for a limited time. If parts remain undelivered, a message says so, and the
+next `engram resume` of the run delivers them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from orchestrator.tracking.facts import is_end, is_news
 from orchestrator.tracking.tracking_store import EXPERIMENT, FOLDER, Target, Untracked, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
-# Our packages are loaded before others of the same name, and hide no library.
+# Engram's packages take precedence over others of the same name, and do not shadow any library.
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
     "from orchestrator.tracking.uploader import main; main()"
 )
-STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may create a database
-SILENT = {True: 20.0, False: 60.0}  # seconds without a message at the end, for a remote and a local tracking store
+STARTING = 60.0  # seconds for the child to start, which loads MLflow and may create a database
+SILENT = {True: 20.0, False: 60.0}  # final wait for a message in seconds, for remote and local tracking stores
 
 
 class Delivery:
-    """Delivers the runs of one start of a driver, and their sweep, to their tracking store."""
+    """Delivers the runs from one start of a driver, and their sweep, to their tracking store."""
 
     def __init__(self, target: Target, store: Store, runs: Sequence[str], sweep: str | None) -> None:
         self.target = target
@@ -50,7 +50,7 @@ class Delivery:
             "experiment": target.experiment,
             "runs": list(runs),
             "sweep": sweep,
-            "path": [os.path.abspath(path) for path in sys.path],  # for the audits of other packages
+            "path": [os.path.abspath(path) for path in sys.path],  # needed to import audits from other packages
         }
         self._journals = [
             Disclosure().journal(store.folder("runs", name)) for name in (*runs, *([sweep] if sweep else []))
@@ -60,7 +60,7 @@ class Delivery:
         self._answers: queue.Queue[str | None] = queue.Queue()
 
     def begin(self) -> None:
-        """Start delivering. If no process can be started, `finish` reports it."""
+        """Start the delivery. If the process cannot be started, `finish` reports it."""
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT, str(ROOT)],
@@ -68,8 +68,8 @@ class Delivery:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                cwd=self.store.folder(FOLDER),  # MLflow's own defaults are in the working directory
-                start_new_session=True,  # an interrupt from the terminal goes to the driver, which passes it on
+                cwd=self.store.folder(FOLDER),  # MLflow resolves its defaults relative to the working directory
+                start_new_session=True,  # Ctrl-C in the terminal reaches the driver, which passes it on
             )
         except OSError:
             return
@@ -77,9 +77,10 @@ class Delivery:
         self._send(json.dumps(self._order))
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
-        """Wait until all is delivered, once the folders are complete; return the lines to report to the user.
+        """Wait until everything is delivered and return the lines to show to the user.
 
-        Starts nothing if all was delivered before. `impatient()` is true once there is no more time.
+        Must be called once the folders are complete. Starts nothing if everything was delivered before. `impatient()`
+        returns true when there is no time left.
         """
         if all(is_delivered(journal, self.store, self.target) for journal in self._journals):
             self.close()
@@ -97,14 +98,14 @@ class Delivery:
         return lines
 
     def address(self, run: str) -> str | None:
-        """The address of the tracked run for the user; None if it is not in this tracking store."""
+        """Return the address to show for the tracked run, or None if it is not in this tracking store."""
         last = notes.read_receipt(self.store.folder("runs", run))
         if last and last.uri == self.target.public_uri:
             return last.address
         return None
 
     def _again(self) -> str:
-        """The command that delivers the rest to the same tracking store."""
+        """Return the command that delivers the rest to the same tracking store."""
         words = ["engram", "resume", self._name]
         if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or DEFAULT_STORE):
             words += ["--store", self.store.location]
@@ -115,13 +116,13 @@ class Delivery:
         return shlex.join(words)
 
     def _is_default(self) -> bool:
-        """Whether the tracking store is the default one inside the store."""
-        with suppress(Untracked):  # a bucket has none
+        """Return whether the tracking store is the default one inside the Engram store."""
+        with suppress(Untracked):  # a bucket has no default tracking store
             return self.target.uri == default_uri(self.store)
         return False
 
     def close(self) -> None:
-        """Close the pipe to the child: it ends, and marks the run as interrupted unless it has finished."""
+        """Close the pipe to the child. The child then exits and marks the run as interrupted unless it has finished."""
         if self._child is None:
             return
         child = self._child
@@ -136,7 +137,7 @@ class Delivery:
 
     def _send(self, line: str) -> None:
         if self._child is not None and self._child.stdin is not None:
-            with suppress(OSError):  # the child has died, which the missing answer shows
+            with suppress(OSError):  # the child has died, which shows as a missing answer
                 self._child.stdin.write(f"{line}\n")
                 self._child.stdin.flush()
 
@@ -147,7 +148,7 @@ class Delivery:
         self._answers.put(None)
 
     def _answer(self, impatient: Callable[[], bool]) -> dict[str, str]:
-        """The child's last message: its remaining `problem` and its `notice`."""
+        """Return the last message from the child: its remaining `problem` and its `notice`."""
         if self._child is None:
             return {"problem": "its process could not be started"}
         deadline = time.monotonic() + STARTING
@@ -168,7 +169,7 @@ class Delivery:
 
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
-    """The addresses of these runs, without those that are not tracked."""
+    """Return the addresses of the tracked runs among these."""
     urls = {}
     if delivery:
         urls = {run: delivery.address(run) for run in runs}
@@ -176,7 +177,7 @@ def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
 
 
 def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
-    """Whether this target has the whole content of the run's folder: no event and no changed file since."""
+    """Return whether the tracking store has everything in the run's folder, with no later events or changed files."""
     last = notes.read_receipt(journal.folder)
     if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
         return False
@@ -189,5 +190,5 @@ def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
     if last.fingerprint != artifacts.fingerprint(journal, store, search_results.read_if_search(journal)):
         return False
     with suppress(OSError):
-        notes.write_receipt(journal.folder, replace(last, position=position))  # events read here are skipped next time
+        notes.write_receipt(journal.folder, replace(last, position=position))  # the next call skips these events
     return True

@@ -1,6 +1,7 @@
-"""Params, tags, metrics and inputs of a run for experiment tracking, from its folder and the store.
+"""The params, tags, metrics and inputs of a run for experiment tracking, read from its folder and the store.
 
-This module only reads, and knows no tracking server. The journal passed to it decides which values are public.
+This module only reads and is independent of any tracking server. The journal passed to it determines which values are
+public.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from orchestrator.spec.config_parts import flatten, plain, walk
 from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
-SECONDS = 5.0  # of the log between two points
-START_EVENTS = {"started", "stored", "step", "ready", "running"}  # events that a start logs even if it has no work
+SECONDS = 5.0  # minimum seconds of log time between two points
+START_EVENTS = {"started", "stored", "step", "ready", "running"}  # logged at every start, even if there is no work
 LONGEST_NAME = 250
 LONGEST_VALUE = 6000
-EFFECT = "effect"  # the metric by which runs are compared
-# Metric -> column of the row with the effect.
+EFFECT = "effect"  # the metric used to compare runs
+# Metric -> column of the row that contains the effect.
 COLUMNS = {
     EFFECT: "estimate",
     f"{EFFECT}.low": "low",
@@ -38,26 +39,26 @@ COLUMNS = {
     f"{EFFECT}.null": "null",
     f"{EFFECT}.p_value": "p_value",
 }
-REDUCTION = "search.reduction"  # of a search: the winner's reduction in memorisation against the start
-DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; its source has the full digest
+REDUCTION = "search.reduction"  # metric of a search: how much less the winner memorises than the start
+DIGEST = 32  # characters of a data set digest that fit into MLflow's field; the source has the full digest
 
 
 @dataclass(frozen=True)
 class Point:
-    """The run's counts at a time (seconds since 1970); steps count from 0 over all starts."""
+    """The counts of a run at a time (Unix seconds). Steps count from 0 across all starts."""
 
     step: int
     time: float
-    done: int  # stored results, regardless of the start that computed them
+    done: int  # results stored, regardless of which start computed them
     failed: int
     models_per_minute: float | None
 
 
 class ProgressLog:
-    """Follows a log; `read` processes the events added to it.
+    """Follows a log. `read` processes the events that were added to it.
 
-    state: the end of the last start; None if it has not ended, or if its driver was killed. `began` and `ended` are
-    the times of the first start and of the last activity.
+    `state` is how the last start ended, or None if it is still running or its driver was killed. `began` is the time of
+    the first start and `ended` the time of the last activity.
     """
 
     def __init__(self, log: MergedLog) -> None:
@@ -68,9 +69,9 @@ class ProgressLog:
         self.log = log
         self._now = 0.0
         self._tally = RunProgress(clock=lambda: self._now)
-        self._has_news = False  # whether this start has done anything
-        self._is_in_point = True  # whether its latest counts are in a point
-        self._ends: str | None = None  # the end of the previous start
+        self._has_news = False  # whether the current start has done anything
+        self._is_in_point = True  # whether the latest counts are recorded in a point
+        self._ends: str | None = None  # how the previous start ended
 
     def read(self, settled: bool = True) -> None:
         for event in self.log.read(settled):
@@ -83,7 +84,7 @@ class ProgressLog:
             self.state = None
         elif is_news(event) and not self._has_news:
             self._has_news = True
-            self._add()  # the counts when this start began
+            self._add()  # the counts at the beginning of this start
         now = self._now = seconds_of(event["time"])
         if self.began is None:
             self.began = now
@@ -106,7 +107,7 @@ class ProgressLog:
                 self._add()
 
     def _close(self) -> None:
-        """Add the last point of a start that has changed something."""
+        """Add a final point if the start has changed anything."""
         if not self._is_in_point:
             self._add()
 
@@ -122,13 +123,13 @@ def is_end(event: Event) -> bool:
 
 
 def is_news(event: Event) -> bool:
-    """Whether the event reports progress rather than the start or end of a run."""
+    """Return whether the event reports progress rather than the start or end of a run."""
     return event["event"] not in START_EVENTS and not is_end(event)
 
 
 @dataclass(frozen=True)
 class Input:
-    """A data set that the run reads; `context` names the fields of the config that contain it."""
+    """A data set that the run reads. `context` lists the configuration fields that contain it."""
 
     name: str
     digest: str
@@ -140,7 +141,10 @@ class Input:
 
 
 def _config(about: Mapping[str, Any]) -> Any:
-    """A run's config as the audit's config type; plain if the audit is not installed or has changed since."""
+    """Return a run's configuration as the audit's configuration type.
+
+    Returns plain data if the audit is not installed or its configuration has changed since the run.
+    """
     with_types = typed_config(about)
     if with_types is None:
         return about.get("config", {})
@@ -148,7 +152,7 @@ def _config(about: Mapping[str, Any]) -> Any:
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
-    """The config flattened to dotted names, after audit and preset."""
+    """Return the configuration flattened to dotted names, preceded by the audit and the preset."""
     fields = {"audit": about["audit"], "preset": about.get("preset")}
     fields |= dict(flatten(_config(about)))
     texts = {}
@@ -159,7 +163,7 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
-    """The params that are equal in all runs."""
+    """Return the params that have equal values in all runs."""
     first = of_runs[0]
     result = {}
     for name, value in first.items():
@@ -169,7 +173,7 @@ def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
 
 
 def inputs(about: Mapping[str, Any]) -> list[Input]:
-    """The data sets of the config, each once."""
+    """Return the distinct data sets in the configuration."""
     contexts: dict[tuple[str, str], list[str]] = {}
     for field, part in walk(_config(about)):
         if isinstance(part, Dataset):
@@ -181,7 +185,7 @@ def inputs(about: Mapping[str, Any]) -> list[Input]:
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
-    """Tags that describe a run or sweep; for a run, `cells` is the run alone."""
+    """Return the tags that describe a run or sweep. For a single run, `cells` contains only this run."""
     about = journal.about()
     first = cells[0].about()
     plan = hashlib.sha256(" ".join(sorted({key for cell in cells for key in cell.tasks()})).encode())
@@ -198,9 +202,10 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, str]:
-    """Tags of the verdict: its short answer, the answer's tone, and the supporting row; empty without a verdict.
+    """Return the verdict as tags: its short answer, the tone of the answer, and the supporting row.
 
-    For a sweep, only the number of cells by answer; for `search`, if given, its recommendation.
+    Returns an empty dict without a verdict. A sweep has only the number of cells per answer, and a search (`search` is
+    given) has its recommendation.
     """
     if search is not None:
         return _recommendation_tags(search)
@@ -227,10 +232,11 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
 
 
 def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, float]:
-    """The audit's effect, as `effect`, `.low`, `.high`, `.null`, `.p_value`: always the same row of its summary.
+    """Return the audit's effect as the metrics `effect`, `.low`, `.high`, `.null` and `.p_value`.
 
-    Empty for a sweep; for `search`, if given, the winner's reduction in memorisation as `search.reduction`, `.low`,
-    `.high`. Nulls and values that are not finite are omitted. All other numbers are in the tables among the artifacts.
+    The values always come from the same summary row. A sweep has no metrics. A search (`search` is given) has the
+    winner's reduction in memorisation as `search.reduction`, `.low` and `.high`. Nulls and non-finite values are
+    omitted. All other numbers are in the tables among the artifacts.
     """
     if search is not None:
         recommendation = answers.search_answer(search)
@@ -248,7 +254,10 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
 
 
 def objectives(search: SearchResults, run: str) -> dict[str, float]:
-    """Both numbers of the trial with this run, as `search.memorization` and `search.utility`, with `.low`, `.high`."""
+    """Return both objectives of the trial with this run.
+
+    The keys are `search.memorization` and `search.utility`, each also with `.low` and `.high`.
+    """
     rows = [row for row in search.trials if row["run"] == run]
     values: dict[str, Any] = {}
     for name in ("memorization", "utility") if rows else ():
@@ -259,7 +268,7 @@ def objectives(search: SearchResults, run: str) -> dict[str, float]:
 
 
 def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
-    """The learning curves in the run's tables: (epoch, value) by `learning/NAME`; empty for a sweep."""
+    """Return the learning curves in the run's tables as (epoch, value) points by `learning/NAME`. A sweep has none."""
     about = journal.about()
     if "cells" in about:
         registered = None
@@ -281,7 +290,7 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
 
 
 def _recommendation_tags(search: SearchResults) -> dict[str, str]:
-    """Tags of a search's recommendation; empty until there is one."""
+    """Return the recommendation of a search as tags. Returns an empty dict until there is one."""
     recommendation = answers.search_answer(search)
     if recommendation is None:
         return {}
@@ -294,7 +303,7 @@ def _recommendation_tags(search: SearchResults) -> dict[str, str]:
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, float]:
-    """The values that are finite numbers."""
+    """Return only the values that are finite numbers."""
     result = {}
     for name, value in values.items():
         if value is not None and math.isfinite(value):
@@ -303,7 +312,7 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _decisive(journal: Journal, store: Store) -> answers.Row | None:
-    """The row that supports the answer; the first row without an answer; None without rows."""
+    """Return the row that supports the answer, or the first row if there is no answer. Returns None without rows."""
     rows = results.summary(journal, store).table.to_pylist()
     return next(iter(answers.leading_rows(results.answer(journal, store), rows, 1)), None)
 

@@ -1,4 +1,4 @@
-"""The texts of a run in MLflow: its name, and a note with its answer and the next commands."""
+"""The texts shown for a run in MLflow: its name, and a note with its answer and the next commands."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
 
-LONGEST_NAME = 250  # characters that MLflow accepts
-MAX_SETTINGS = 3  # settings in a name
+LONGEST_NAME = 250  # maximum characters that MLflow accepts
+MAX_SETTINGS = 3  # maximum number of settings in a name
 DIGEST = re.compile(r"@[0-9a-f]{64}")
-WITHHELD = re.compile(r"^<.*>$")  # the form of withheld words and secrets
+WITHHELD = re.compile(r"^<.*>$")  # matches withheld words and secrets
 LONGEST_NOTE = 7900  # characters; MLflow accepts 8,000
-LONGEST_TAG = 5000  # characters that MLflow accepts
-FRONT = 20  # trials in the list
+LONGEST_TAG = 5000  # maximum characters that MLflow accepts
+FRONT = 20  # maximum number of trials in the list
 STATES = {
     "running": "The run is in progress.",
     "finished": "All jobs are done.",
@@ -35,7 +35,7 @@ STATES = {
 
 
 def run_name(journal: Journal) -> str:
-    """The name of a run, sweep or search: `letter A, quickstart, seed=1`; with the fields that vary in it."""
+    """Return the name of a run, sweep or search, such as `letter A, quickstart, seed=1`, with any varied fields."""
     about = journal.about()
     settings = results.cells(journal)
     subjects = {_subject(journal.sibling(cell).about()) for cell in settings} or {_subject(about)}
@@ -57,9 +57,10 @@ def run_name(journal: Journal) -> str:
 
 
 def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
-    """The names of a sweep's cells by run: the distinguishing fields, `learning_rate=0.001`, or else the run.
+    """Return the names of a sweep's cells by run.
 
-    A trial of `search`, if given, is named by all of its choices.
+    A name lists the distinguishing fields, such as `learning_rate=0.001`. If there are none, it is the name of the run.
+    If `search` is given, each trial is named by all of its choices.
     """
     if search is not None:
         names = {}
@@ -76,7 +77,7 @@ def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
 
 
 def _subject(about: Mapping[str, Any]) -> str:
-    """The subject of the run's audit in a few words; the audit's name if it declares none."""
+    """Describe in a few words what the run audits. Returns the audit's name if it declares no subject."""
     name: str = about["audit"]
     config = typed_config(about)
     registered = audits.find_installed(name)
@@ -90,10 +91,10 @@ def _subject(about: Mapping[str, Any]) -> str:
 
 
 def _set(about: Mapping[str, Any]) -> list[str]:
-    """The fields set in addition to the preset, including those that a cell's sweep varies, as entered.
+    """Return the fields set in addition to the preset, as entered, including those varied by a cell's sweep.
 
-    If there are many, only the first few, fields that name a file first, because these distinguish runs; without
-    digests.
+    If there are many, only the first few are returned. Fields that name a file come first because these distinguish
+    runs. Digests are removed.
     """
     if is_search(about):
         specification = about["search"]
@@ -114,7 +115,7 @@ def _set(about: Mapping[str, Any]) -> list[str]:
 
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
-    """The note of a run or sweep in this state, or of `search` if given, with the numbers stored so far."""
+    """Return the note of a run or sweep in this state, or of `search` if given, with the numbers stored so far."""
     changes = []
     for line in _accepted_changes(journal):
         changes.append(f"Code changed within this run. {line}.")
@@ -137,7 +138,7 @@ def run_note(journal: Journal, store: Store, state: str, search: SearchResults |
 
 
 def _accepted_changes(journal: Journal) -> list[str]:
-    """A line for each change of code that the user accepted in a run, or in any cell of a sweep."""
+    """Return one line per code change that the user accepted in a run or in any cell of a sweep."""
     lines: dict[str, None] = {}
     for part in journal.parts():
         lines |= dict.fromkeys(describe_accepted(part.about()))
@@ -145,7 +146,7 @@ def _accepted_changes(journal: Journal) -> list[str]:
 
 
 def tags_of_accepted_code(journal: Journal) -> dict[str, str]:
-    """The tag with the accepted changes of code; empty if there are none."""
+    """Return the tag that lists the accepted code changes. Returns an empty dict if there are none."""
     changes = _accepted_changes(journal)
     if changes:
         return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]}
@@ -165,7 +166,7 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 
 def _effect(journal: Journal, store: Store) -> list[str]:
-    """The definition of the metric `effect`."""
+    """Return the definition of the `effect` metric."""
     row = results.headline(journal, store)
     unit = results.effect_unit(journal)
     if row:
@@ -174,7 +175,7 @@ def _effect(journal: Journal, store: Store) -> list[str]:
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
-    """A table with a line per cell: its distinguishing setting, its answer, and the supporting number."""
+    """Return a table with one line per cell: its distinguishing setting, its answer, and the supporting number."""
     lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
     for cell in answers.cell_answers(journal, store):
         number = ""
@@ -191,7 +192,7 @@ def _cells(journal: Journal, store: Store) -> list[str]:
 
 
 def _search(search: SearchResults) -> list[str]:
-    """The question and recommendation of a search, and its front with the fresh audits."""
+    """Return the question and recommendation of a search, and its front with the fresh audits."""
     recommendation = answers.search_answer(search)
     if recommendation is None:
         recommendation_lines = []
@@ -229,17 +230,17 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A text as a cell of a Markdown table."""
+    """Format text as a cell of a Markdown table."""
     if value is None:
         return ""
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _ways(journal: Journal, state: str, table: str) -> list[str]:
-    """The state, the location of the results, with `table` as an example, and the command that continues."""
+    """Describe the state, where to find the results (`table` is an example), and how to continue the run."""
     look = []
     if pages.page(journal.folder) is not None:
-        # MLflow shows it in a frame without an origin, where Chromium follows no link, not even to a section.
+        # MLflow shows the page in a frame without an origin, where Chromium follows no links, not even to sections.
         look.append(
             f"The full report is `{pages.PAGE}` under *Artifacts*. Download it and open it in a browser to use the "
             "links to its sections."
@@ -258,7 +259,7 @@ def _ways(journal: Journal, state: str, table: str) -> list[str]:
 
 
 def _state(journal: Journal, state: str) -> str:
-    """The state of a run as a sentence; for a decided run, with the number of pairs."""
+    """Return the state of a run as a sentence. For a run that was decided early, it includes the number of pairs."""
     for event in journal.last_start(("decided",)) if state == "decided" else ():
         return f"{event['note'][0].upper()}{event['note'][1:]}."
     return STATES.get(state, "")

@@ -1,7 +1,7 @@
-"""Updates MLflow from a run's folder; the only module that imports MLflow.
+"""Update MLflow from a run's folder. This is the only module that imports MLflow.
 
-Each step reads the run's data in MLflow and adds the missing parts. It may therefore be interrupted anywhere and
-repeated by any process, without duplicates.
+Each step reads the run's data in MLflow and adds the missing parts. A step can therefore be interrupted anywhere and
+repeated by any process without creating duplicates.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from orchestrator.tracking import artifacts, database, facts, note, tracking_sto
 from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
-# maximum numbers per request
+# maximum number of items per request
 METRICS = 1000
 PARAMS = 100
-# Any other state is KILLED.
+# Any other state becomes KILLED.
 STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
-# The name in MLflow's list, which a user may change there, and the last name that we set.
+# The name in MLflow's run list, which a user may edit there, and the last name that Engram set.
 NAME = "mlflow.runName"
 SHOWN = "engram.name"
 # MLflow shows metrics that begin with `system/` separately from the results.
@@ -49,15 +49,15 @@ T = TypeVar("T")
 
 
 class Undeliverable(EngramError):
-    """MLflow can be reached but refuses the run."""
+    """MLflow can be reached but rejects the run."""
 
 
 class Server:
-    """An experiment in a tracking store, created if needed; without a server, its artifacts are in the Engram store.
+    """An experiment in a tracking store, created if needed. Without a server, its artifacts are in the Engram store.
 
-    An unusable database inside the Engram store is set aside for a new one; `set_aside` is the line that reports it.
-    Raises Undeliverable if this process has used that database already (`used`), since MLflow keeps files open, and if
-    the experiment has been deleted.
+    An unusable database inside the Engram store is set aside and replaced by a new one, and `set_aside` is the line
+    that reports this. Raises Undeliverable if the experiment has been deleted, or if this process has already used that
+    database (`used`), because MLflow keeps files open.
     """
 
     def __init__(self, target: Target, store: Store, used: bool = False) -> None:
@@ -99,13 +99,16 @@ class Server:
         return str(experiment.experiment_id)
 
     def _offer_view(self) -> None:
-        """Store the view that links open, unless the experiment has it."""
+        """Store the view that links open, unless the experiment already has it."""
         existing_tags = self.client.get_experiment(self.experiment).tags
         if existing_tags.get(tracking_store.VIEW_TAG) != (value := tracking_store.view_state()):
             self.client.set_experiment_tag(self.experiment, tracking_store.VIEW_TAG, value)
 
     def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], display_name: str) -> str:
-        """The id of the run with this name in its store, created under the name `display_name` if there is none."""
+        """Return the id of the run with this name in its store.
+
+        If there is none, create it with the name `display_name`.
+        """
         run_filter = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with file_lock(self.folder / LOCK):
             runs = self.client.search_runs([self.experiment], run_filter, max_results=100)
@@ -117,7 +120,7 @@ class Server:
                 )
                 return str(new_run.info.run_id)
             first, *duplicates = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
-            for duplicate in duplicates:  # duplicates, created by a server that answered too late
+            for duplicate in duplicates:  # created by a server that answered too late
                 self.client.delete_run(duplicate.info.run_id)
             return str(first.info.run_id)
 
@@ -125,8 +128,8 @@ class Server:
 class Entry:
     """One run, sweep or search, and its state in MLflow.
 
-    Data shared by all trials of a search are read once, with its log: `search`, its results; `names`, the names of its
-    trials, or of a sweep's cells, by run.
+    Data shared by all trials of a search are read once, together with its log: `search` contains its results, and
+    `names` the names of its trials, or of the cells of a sweep, by run.
     """
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
@@ -141,7 +144,7 @@ class Entry:
         self.receipt: Receipt | None = None
         self._server: Server | None = None
         self._parent: Entry | None = None
-        self._step = -1  # the last step that MLflow has
+        self._step = -1  # the last step recorded in MLflow
         self._status = ""
 
     def read(self, settled: bool) -> None:
@@ -152,7 +155,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """The end of the last start, from the log; for a search, whether it has ended."""
+        """How the last start ended, according to the log. For a search, whether it has ended."""
         if self.search is not None:
             if self.search.ended:
                 return "finished"
@@ -197,7 +200,7 @@ class Entry:
         self._inputs(mlflow_run)
 
     def progress(self, state: str) -> None:
-        """Log the points that MLflow does not have yet, and the state."""
+        """Log the points missing from MLflow, and the state."""
         server, run_id = self._server_and_id()
         fresh = [point for point in self.course.points if point.step > self._step]
         for points in _batches(fresh, METRICS // 3):
@@ -209,7 +212,7 @@ class Entry:
             self._status = state
 
     def finish(self, files: bool) -> None:
-        """Log the rest of an ended run: files, numbers, and finally its status."""
+        """Log the rest of a run that has ended: files, numbers, and finally its status."""
         server, run_id = self._server_and_id()
         state = self.state
         position = self.course.log.position
@@ -245,14 +248,14 @@ class Entry:
         self._status = state
 
     def _begin_effect(self, logged_metrics: Mapping[str, float]) -> None:
-        """Log the effect as not known yet: a comparison opens on the metric that was logged first."""
+        """Log the effect as NaN first, because MLflow's comparison page opens on the metric that was logged first."""
         from mlflow.entities import Metric
 
         if not self.cells and facts.EFFECT not in logged_metrics:
             self._log(metrics=[Metric(facts.EFFECT, math.nan, int(self._began() * 1000), 0)])
 
     def _answer(self, logged_metrics: Mapping[str, float]) -> None:
-        """Log the answer's numbers that MLflow does not have; changed ones at a higher step."""
+        """Log the numbers of the answer that MLflow lacks. Changed numbers are logged at a higher step."""
         from mlflow.entities import Metric
 
         server, run_id = self._server_and_id()
@@ -266,7 +269,7 @@ class Entry:
         self._log(metrics=fresh)
 
     def _objectives(self) -> dict[str, float]:
-        """The numbers by which its search compares a trial; none for other runs."""
+        """Return the numbers by which a search compares its trials. Returns an empty dict for other runs."""
         if self._parent is None:
             search = None
         else:
@@ -276,7 +279,7 @@ class Entry:
         return facts.objectives(search, self.journal.run)
 
     def _learning_curves(self) -> None:
-        """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""
+        """Log the epochs of the learning curves that MLflow lacks, using the epoch as the step."""
         from mlflow.entities import Metric
 
         server, run_id = self._server_and_id()
@@ -290,7 +293,7 @@ class Entry:
             )
 
     def _files(self) -> dict[str, str]:
-        """Upload the changed files, and set the tag that names the tables among them."""
+        """Upload the changed files, and return the tag that lists the tables among them."""
         server, run_id = self._server_and_id()
         assert self.receipt is not None
         tables = []
@@ -333,13 +336,13 @@ class Entry:
         return facts.tags(self.journal, [entry.journal for entry in self._runs()])
 
     def _name(self, parent: Entry | None) -> str:
-        """The name in MLflow's list."""
+        """Return the name for MLflow's run list."""
         if parent:
             return parent.names.get(self.journal.run, self.journal.run)
         return note.run_name(self.journal)
 
     def _name_tags(self, mlflow_run: Any, name: str) -> dict[str, str]:
-        """The tags that give the run this name; empty if a user has renamed it."""
+        """Return the tags that give the run this name. Returns an empty dict if a user has renamed the run."""
         known_names = (self.journal.run, mlflow_run.data.tags.get(SHOWN, name))
         if mlflow_run.info.run_name in known_names:
             return {SHOWN: name, NAME: name}
@@ -381,7 +384,10 @@ class Entry:
 
 
 def _ready(target: Target, store: Store, used: bool) -> str:
-    """Create the database if it is missing or unusable; return a line on the one set aside, or an empty one."""
+    """Create the database if it is missing or unusable.
+
+    Returns a line about the database that was set aside, or an empty string.
+    """
     path = target.database
     if path is None:
         return ""
@@ -410,7 +416,7 @@ def _fill(draft: Path) -> None:
     from mlflow import MlflowClient
 
     # MLflow inserts the working directory as a Python literal into the SQL that creates its default experiment. SQLite
-    # cannot read this literal if the path contains both kinds of quotes.
+    # cannot parse this literal if the path contains both kinds of quotes.
     is_unquotable = {"'", '"'} <= set(os.getcwd())
     with chdir("/") if is_unquotable else nullcontext():
         MlflowClient(tracking_uri=sqlite_uri(draft)).search_experiments(max_results=1)
@@ -436,10 +442,13 @@ def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path
 
 
 def _store_id(store: Store) -> str:
-    """An identifier of this store on any machine, to distinguish runs of the same name in different stores."""
+    """Return an identifier of this store that is the same on any machine.
+
+    It distinguishes runs with the same name in different stores.
+    """
     if store.mirror is not None:
         return hashlib.sha256(store.location.encode()).hexdigest()[:16]
-    folder = store.folder(FOLDER)  # it may be moved, so its path does not identify it
+    folder = store.folder(FOLDER)  # the folder may be moved, so its path does not identify it
     path = folder / "id"
     with file_lock(folder / LOCK):
         if not path.exists():

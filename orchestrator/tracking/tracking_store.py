@@ -1,4 +1,4 @@
-"""The MLflow tracking store of runs, the experiment, and the links into MLflow's pages."""
+"""The MLflow tracking store of runs, the experiment, and links to MLflow's pages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tasks.contract.extras import MLFLOW, install_command, missing
 
 VIEW_KEY = "engram-answers"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # of a link
-# Tags, since MLflow writes metrics with all digits. With the width of each in pixels.
+VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # query parameter of a link
+# Widths in pixels. Answers are shown as tags because MLflow prints metrics with all digits.
 COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
 OTHER_COLUMNS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 FOLDER = "mlflow"  # in a local store
@@ -29,12 +29,12 @@ ARTIFACTS = "artifacts"
 LOCK = "lock"
 EXPERIMENT = "engram"
 OFF = "off"
-# MLflow 3 opens its view for language models, which shows no runs, unless a link selects another one.
+# MLflow 3 opens its view for language models, which shows no runs, unless a link selects another view.
 VIEW = "?workflowType=machine_learning"
 
 
 def view_state() -> str:
-    """The tag's value."""
+    """Return the tag value that describes the view."""
     name, *rest = OTHER_COLUMNS
     state = {
         "orderByKey": "attributes.start_time",
@@ -48,12 +48,12 @@ def view_state() -> str:
 
 
 class Untracked(EngramError):
-    """Runs are not tracked, for the reason in the message."""
+    """Runs are not tracked, for the reason given in the message."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A tracking store by its URI, and the experiment in it."""
+    """A tracking store, given by its URI, and the experiment in it."""
 
     uri: str
     experiment: str = EXPERIMENT
@@ -64,7 +64,7 @@ class Target:
 
     @property
     def database(self) -> Path | None:
-        """The SQLite file; None if the tracking store is not one."""
+        """The SQLite file, or None if the tracking store is not one."""
         return sqlite_path(self.uri)
 
     @property
@@ -76,14 +76,14 @@ class Target:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     def address(self, experiment_id: str, run_id: str) -> str:
-        """The address of the run for the user: its page on a server, else the tracking store."""
+        """Return the address of the run to show to the user: its page on a server, or else the tracking store."""
         if not self.remote:
             return self.public_uri
         return f"{self.public_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}{VIEW}"
 
 
 def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
-    """The list of an experiment's runs on the server at this URL; in our view if the experiment has it."""
+    """Return the URL of an experiment's run list on this server. `with_answers` selects Engram's view of the list."""
     shared = ""
     if with_answers:
         shared = f"&{VIEW_PARAMETER}"
@@ -91,9 +91,10 @@ def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
 
 
 def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:
-    """The tracking store of this store's runs; None if tracking is turned off.
+    """Return the tracking store for the runs in this store, or None if tracking is turned off.
 
-    By default a database inside a local store. Raises Untracked if the store cannot hold one, or MLflow is missing.
+    The default is a database inside a local store. Raises Untracked if the store cannot contain one, or if MLflow is
+    missing.
     """
     if uri == OFF:
         return None
@@ -107,7 +108,7 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
 
 
 def default_uri(store: Store) -> str:
-    """The database inside a local store, as a URI."""
+    """Return the URI of the database inside a local store."""
     if store.mirror is not None:
         raise Untracked(
             f"tracking is off: {store.location} is not a folder; "

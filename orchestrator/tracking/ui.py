@@ -1,6 +1,6 @@
-"""MLflow's pages on the tracking store of a local Engram store: its server, reachable from this machine only.
+"""Serve MLflow's pages for the tracking store of a local Engram store, reachable from this machine only.
 
-MLflow runs as a separate process and is never imported here. The link opens the list of our runs, which is not MLflow's
+MLflow runs as a separate process and is never imported here. The link opens Engram's run list, which is not MLflow's
 default page.
 """
 
@@ -27,13 +27,13 @@ from orchestrator.tracking import database, tracking_store
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
-PORTS = 100  # number of ports to try, in order
-ATTEMPTS = 3  # to find a port, if other processes take free ones at the same time
-STARTING = 120.0  # seconds until it answers; MLflow loads slowly on a machine under load
-ENDING = 5.0  # seconds to end after SIGTERM
-SECONDS = 5.0  # for a server to answer
+PORTS = 100  # number of consecutive ports to try
+ATTEMPTS = 3  # attempts to find a port, if other processes take free ones at the same time
+STARTING = 120.0  # seconds until the server answers; MLflow loads slowly on a busy machine
+ENDING = 5.0  # seconds to exit after SIGTERM
+SECONDS = 5.0  # timeout of a request, in seconds
 SETTINGS = {
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its processes are not needed
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # the job processes are not needed
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
@@ -41,9 +41,9 @@ SETTINGS = {
 
 
 def link(url: str, experiment: str) -> str:
-    """The list of the experiment's runs on the server at this URL, with their answers as columns if available.
+    """Return the URL of the experiment's run list on this server, with answers as columns if available.
 
-    The list of all experiments if the server does not have this one.
+    Returns the list of all experiments if the server does not have this one.
     """
     request = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
     try:
@@ -56,9 +56,9 @@ def link(url: str, experiment: str) -> str:
 
 
 def run_link(folder: Path, url: str | None) -> str | None:
-    """MLflow's page of the run in this folder, on the server that has it, or else on our own server at this URL.
+    """Return the MLflow page of the run in this folder, on the server that has it or else on Engram's server at `url`.
 
-    None for a run that is not tracked, or whose tracking store is a file without a running server.
+    Returns None for a run that is not tracked, or whose tracking store is a file without a running server.
     """
     receipt = notes.read_receipt(folder)
     if receipt is None or receipt.address.startswith("http"):
@@ -76,18 +76,18 @@ def check(store: Store, target: Target) -> None:
             raise EngramError(f"{path} has no runs yet; run an audit first, or give another tracking store by --mlflow")
         if defect := database.problem(path):
             raise EngramError(f"MLflow cannot use {path}: {defect}; `engram resume` of one of its runs recreates it")
-    # A process that holds the lock has done this already.
+    # A process that holds the lock has already done this.
     with suppress(BlockingIOError), file_lock(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
 
 
 def log(store: Store) -> Path:
-    """The file of the server's output."""
+    """Return the path of the server's log file."""
     return store.folder(FOLDER) / "ui.log"
 
 
 def free_port(first: int) -> int:
-    """The first free port, starting with `first`."""
+    """Return the first free port, starting with `first`."""
     for port in range(first, first + PORTS):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -99,10 +99,10 @@ def free_port(first: int) -> int:
 
 @contextmanager
 def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Start MLflow's server on the tracking store; yields its process and its port, the first free one from `first`.
+    """Start MLflow's server on the tracking store. Yields its process and its port, the first free one from `first`.
 
-    The server ends with the context, or when this process is killed. If another process takes the port while the
-    server starts, it is started again at the next one.
+    The server stops when the context ends or this process is killed. If another process takes the port while the server
+    is starting, it is started again on the next free port.
     """
     guard = Guard()
     server: subprocess.Popen[bytes] | None = None
@@ -112,7 +112,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
             server = _start(store, target, port, guard)
             if _answers(server, port, log(store)):
                 break
-            if attempt == ATTEMPTS or free_port(port) == port:  # the port was not the cause of its end
+            if attempt == ATTEMPTS or free_port(port) == port:  # the port was not the reason why it ended
                 raise EngramError(f"MLflow's server ended at once; its output is in {log(store)}")
         assert server is not None
         yield server, port
@@ -125,7 +125,8 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
 def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.Popen[bytes]:
     folder = store.folder(FOLDER)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    # Under gunicorn it has no endpoint for the assistant, which would run commands on this machine, and starts faster.
+    # With gunicorn there is no endpoint for the assistant, which would run commands on this machine. It also starts
+    # faster.
     command += ["--gunicorn-opts", "--threads 4"]
     command += ["--backend-store-uri", target.uri, "--default-artifact-root", (folder / ARTIFACTS).as_uri()]
     with open(log(store), "wb") as output:
@@ -134,14 +135,14 @@ def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=folder,  # MLflow's own defaults are in the working directory
+            cwd=folder,  # MLflow resolves its defaults relative to the working directory
             env={**os.environ, **SETTINGS, **guard.variables},
-            start_new_session=True,  # an interrupt from the terminal goes to this process, which then ends the server
+            start_new_session=True,  # Ctrl-C in the terminal reaches this process, which stops the server
         )
 
 
 def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
-    """Wait until the server answers; False if it has ended instead. Raises EngramError on timeout."""
+    """Wait until the server answers. Returns False if it ended instead. Raises EngramError on timeout."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         if server.poll() is not None:
@@ -153,7 +154,7 @@ def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End the server; its children end with it or are ended by the guard."""
+    """Stop the server. Its children exit with it or are stopped by the guard."""
     with suppress(OSError):
         server.terminate()
     try:

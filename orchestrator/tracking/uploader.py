@@ -1,10 +1,10 @@
-"""The uploader: a separate process that updates MLflow from the folders of runs, during the runs and after.
+"""The uploader: a separate process that updates MLflow from run folders, during the runs and afterwards.
 
-Loading MLflow takes seconds, a server may hang, and the user's program may use MLflow itself; therefore this is not
-part of the run's driver, which starts it (`delivery.py`).
+Loading MLflow takes seconds, a server may hang, and the user's program may use MLflow itself. The uploader is therefore
+not part of the run's driver, which starts it (`delivery.py`).
 
-It reads the order from stdin, one line of JSON; then `end` when the runs' folders are complete, or the end of the
-stream when the driver has died. It writes a line to stdout after each run of a sync, and finally the answer.
+It reads its order, one line of JSON, from stdin. It then receives `end` when the run folders are complete, or the end
+of the stream when the driver has died. It writes one line to stdout after each run in a sync, and finally its answer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from orchestrator.tracking.server import Entry, Server, Undeliverable
 from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 
-SECONDS = 5.0  # between syncs during a run
-LAST_SECONDS = 8.0  # seconds that an uploader may continue after its driver has died
-LOCK = "mlflow.lock"  # in a run's folder: one uploader delivers the run at a time
+SECONDS = 5.0  # seconds between syncs during a run
+LAST_SECONDS = 8.0  # seconds that the uploader may continue after its driver has died
+LOCK = "mlflow.lock"  # in a run's folder, so that only one uploader at a time delivers the run
 
 
 class DriverMessages:
-    """Messages of the driver: `ended` once the run's folder is complete, `dead` once the driver has died."""
+    """Messages from the driver. `ended` is set when the run's folder is complete, `dead` when the driver has died."""
 
     def __init__(self) -> None:
         self.ended = self.dead = False
@@ -45,7 +45,7 @@ class DriverMessages:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a message for at most this time."""
+        """Wait for a message, for at most this many seconds."""
         if self._message.wait(seconds) or os.getppid() == self._parent:
             return
         self._die()
@@ -66,7 +66,7 @@ class DriverMessages:
 
 
 class Uploader:
-    """The runs of one start of a driver, preceded by their sweep, if there is one."""
+    """The runs from one start of a driver, preceded by their sweep if there is one."""
 
     def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
         self.store = open_store(order["store"], create=False)
@@ -74,16 +74,17 @@ class Uploader:
         cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
         self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
-        self.notice = ""  # a line on the tracking store for the user
-        self._used = used  # whether MLflow has opened it in this process
+        self.notice = ""  # a line about the tracking store for the user
+        self._used = used  # whether MLflow has opened the tracking store in this process
         self._server: Server | None = None
 
     def sync(
         self, step: Callable[[Entry], None], settled: bool, acknowledge: Callable[[], None] = lambda: None
     ) -> None:
-        """Read the logs (`settled` once they are complete) and apply `step` to each run; reconnect after an error.
+        """Read the logs and apply `step` to each run. Reconnect after an error.
 
-        `acknowledge` is called after each run, so that a search with many trials is not mistaken for a hanging server.
+        `settled` is true once the logs are complete. `acknowledge` is called after each run, so that a search with many
+        trials is not mistaken for a hanging server.
         """
         try:
             for entry in self.entries:
@@ -107,7 +108,7 @@ class Uploader:
             raise
 
     def lock_runs(self, wait: bool = True) -> ExitStack:
-        """Lock out other processes that deliver these runs, such as one of a killed driver.
+        """Prevent other processes, such as the uploader of a killed driver, from delivering these runs.
 
         Raises BlockingIOError if another process has the lock and `wait` is False.
         """
@@ -121,14 +122,14 @@ class Uploader:
 
 
 def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver has died; return the problem as one line, empty if there is none."""
+    """Sync until the run has ended or its driver has died. Returns the problem as one line, or an empty string."""
     with uploader.lock_runs():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # retried, and reported at the end
                 uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
             driver.wait(SECONDS)
         problem = ""
-        for _ in range(2):  # an idle connection may turn out to be dead only now
+        for _ in range(2):  # an idle connection may only now turn out to be dead
             try:
                 uploader.sync(lambda entry: entry.finish(files=not driver.dead), True, acknowledge)
                 _settle(uploader, driver, acknowledge)
@@ -141,7 +142,7 @@ def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[],
 
 
 def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> None:
-    """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
+    """Deliver the runs of a database that was set aside. Runs that another process is delivering remain recorded."""
     path = uploader.target.database
     waiting = []
     if path:
@@ -151,7 +152,7 @@ def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[]
     delivered_runs = {entry.journal.run for entry in uploader.entries}
     journals = {name: Journal(uploader.store.folder("runs", name)) for name in waiting}
     sweeps = [name for name, journal in journals.items() if _cells(journal)]
-    for name in [*sweeps, *waiting]:  # a sweep's cells go with it
+    for name in [*sweeps, *waiting]:  # the cells of a sweep are delivered with it
         if driver.dead:
             break
         if name in delivered_runs:
@@ -168,7 +169,7 @@ def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[]
             "runs": cells or [name],
             "sweep": name if cells else None,
         }
-        with suppress(Exception):  # it stays recorded
+        with suppress(Exception):  # on failure the run remains recorded
             uploader_of_run = Uploader(order, used=True)
             with uploader_of_run.lock_runs(wait=False):
                 uploader_of_run.sync(lambda entry: entry.finish(files=True), settled=True)
@@ -179,14 +180,14 @@ def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[]
 
 
 def _cells(journal: Journal) -> list[str]:
-    """The runs of a sweep; empty for a single run, or if it cannot be read."""
+    """Return the runs of a sweep. Returns an empty list for a single run, or if the journal cannot be read."""
     with suppress(EngramError, OSError):
         return list(journal.about().get("cells", ()))
     return []
 
 
 def reason(error: BaseException, target: Target) -> str:
-    """The cause of a failure of MLflow, as one line."""
+    """Return the cause of an MLflow failure as one line."""
     line = " ".join(str(error).split())
     if isinstance(error, EngramError):
         return line
@@ -209,17 +210,17 @@ def quiet() -> None:
         "DO_NOT_TRACK": "true",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the next sync is the next try
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the next sync retries
         "GIT_PYTHON_REFRESH": "quiet",
     }
     logging.disable(logging.CRITICAL)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends on its driver's message, or when the driver is gone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # exits on the driver's message, or when the driver is gone
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # so that output of libraries is not taken for an answer
+    os.dup2(2, 1)  # so that library output is not mistaken for an answer
     order = json.loads(sys.stdin.readline())
     driver = DriverMessages()
     with suppress(OSError):
@@ -236,7 +237,7 @@ def main() -> None:
     problem = follow(uploader, driver, acknowledge)
     with suppress(OSError):
         answers.write(json.dumps({"problem": problem, "notice": uploader.notice}) + "\n")
-    os._exit(0)  # threads of libraries may hang on unsent data
+    os._exit(0)  # library threads may hang on unsent data
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The contract of audits: definitions of a job, a config, a measure, an answer and an audit."""
+"""The contract that audits implement: definitions of jobs, configurations, measures, verdicts and audits."""

@@ -1,4 +1,4 @@
-"""Alternatives: the dataclasses that a field accepts, each selected by a tag.
+"""Alternatives: dataclasses that a field accepts, each selected by a tag.
 
     @dataclass(frozen=True)
     class Documents(Ranged):
@@ -7,8 +7,8 @@
 
     question: Secrets | Documents = Secrets()
 
-`question=documents question.models=8` selects the second. In YAML and JSON the tag is the entry `type` of the mapping:
-`question: {type: documents, models: 8}`.
+`question=documents question.models=8` selects the second alternative. In YAML and JSON, the tag is the `type` entry of
+the mapping: `question: {type: documents, models: 8}`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TYPE = "type"  # key of the tag in a mapping
 
 
 def tag_of(kind: Any) -> str:
-    """The tag of a class of configurations; empty if it is not an alternative."""
+    """Return the tag of a configuration class, or an empty string if the class is not an alternative."""
     return getattr(kind, "tag", "") if isinstance(kind, type) else ""
 
 
 def tagged_members(to: Any) -> Mapping[str, Any]:
-    """The alternatives of a declared type by tag, in the order of declaration; empty if the type has none."""
+    """Return the alternatives of a declared type, keyed by tag, in declaration order. Empty if the type has none."""
     return {tag_of(member): member for member in _union_members(to) if tag_of(member)}
 
 

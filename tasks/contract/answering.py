@@ -1,4 +1,6 @@
-"""The answer of an audit: the evidence, the case that applies, and the verdict and certificate rendered from both."""
+"""How an audit reaches a verdict: the evidence, the case that applies, and the verdict and certificate rendered from
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tasks.contract.summaries import Name, index_rows
 from tasks.contract.verdict import NOT_ASSESSABLE, Verdict
 
 E = TypeVar("E")
-Condition = Callable[[Any], bool]  # of a config
+Condition = Callable[[Any], bool]  # takes a config
 
 
 def _publish_nothing(_evidence: Any) -> str:
@@ -41,8 +43,8 @@ def keep_one_finding(_config: Any, _evidence: Any, first: Finding) -> tuple[Find
 class Null:
     """A control run, whose configuration rules out memorisation.
 
-    `remark(config)` is the verdict's last sentence and `notice` begins the certificate's finding; either may be empty.
-    `proper` are the settings of the actual audit ("is_null=false"), which the certificate recommends.
+    `remark(config)` is the last sentence of the verdict and `notice` begins the certificate's finding; either may be
+    empty. `proper` contains the settings of the actual audit ("is_null=false"), which the certificate recommends.
     """
 
     holds: Callable[[Any], bool]
@@ -53,25 +55,28 @@ class Null:
 
 @dataclass(frozen=True)
 class Answering(Generic[E]):
-    """How an audit answers one question: the evidence, the rules and their texts.
+    """How an audit answers one question: how it reads the evidence, the rules it applies, and the text it renders.
 
-    asked(config, evidence): the question in plain words.
-    read(config, summary): the evidence; None if the summary contains none. unread(config) is then the reason, as a
-    sentence, and the certificate repeats the verdict, with the next steps of the last case.
-    limits(config, evidence): the conclusions that the answer does not support.
+    asked(config, evidence): The question in plain words.
+    read(config, summary): The evidence, or None if the summary contains none. In that case, unread(config) gives the
+    reason as a sentence, and the certificate repeats the verdict with the next steps of the last case.
+    limits(config, evidence): The conclusions that the answer does not support.
 
     The verdict, for experts:
-    describe(config, evidence): the evidence as a sentence without its end, which `Case.because` adds.
-    details, remarks: further sentences.
-    rows(evidence): (metric, setting) of the summary rows that the answer is based on.
-    published(evidence): the result of the test in the paper.
+
+    describe(config, evidence): The evidence as a sentence without its ending, which `Case.because` adds.
+    details, remarks: Further sentences.
+    rows(evidence): Identifiers (metric, setting) of the summary rows that the answer is based on.
+    published(evidence): The result of the test used in the paper.
 
     The certificate, for readers without a machine-learning background:
-    explain(config, evidence): the finding in plain words; None repeats the verdict's sentence.
-    line(config, evidence): the number of the finding.
-    findings(config, evidence, first): all findings, of which `first` is the one above.
-    stated(config, evidence): the rule and its error rates, if some cases that apply to the config are left out.
-    An answer that is not assessable has no number, and repeats the verdict unless its case explains it.
+
+    explain(config, evidence): The finding in plain words. If it returns None, the verdict's sentence is repeated.
+    line(config, evidence): The number of the finding.
+    findings(config, evidence, first): All findings. `first` is the one built from `explain` and `line`.
+    stated(config, evidence): The rule and its error rates, if the certificate should leave out some applicable cases.
+
+    A *not assessable* answer shows no number, and repeats the verdict unless its case explains it.
 
     An audit with several questions has one `Answering` per question; `applies(config)` selects it
     (`AnsweringByQuestion`).
@@ -96,7 +101,7 @@ class Answering(Generic[E]):
     applies: Callable[[Any], bool] = applies_always
 
     def verdict(self, config: Any, summary: pa.Table) -> Verdict:
-        """Return the answer for experts; *undecided* if there is no evidence."""
+        """Return the answer for experts. It is *undecided* if there is no evidence."""
         evidence = self.read(config, summary)
         if evidence is None:
             first_row = tuple(index_rows(summary))[:1]
@@ -120,7 +125,7 @@ class Answering(Generic[E]):
             yield null.remark(config)
 
     def _null(self, config: Any) -> Null | None:
-        """Return the texts for a control run; None if the config is not one."""
+        """Return the text for a control run, or None if the config does not describe one."""
         if self.null is not None and self.null.holds(config):
             return self.null
         return None
@@ -172,9 +177,9 @@ class Answering(Generic[E]):
 
 @dataclass(frozen=True)
 class AnsweringByQuestion:
-    """How an audit with several questions answers: the first `Answering` that applies to the config.
+    """How an audit with several questions answers: it uses the first `Answering` that applies to the config.
 
-    `numbers(config)` are the thresholds in the texts of all rules, for every question.
+    `numbers(config)` returns the thresholds that appear in the rule text of any question.
     """
 
     answerings: tuple[Answering[Any], ...]
@@ -191,9 +196,9 @@ class AnsweringByQuestion:
 
     @property
     def rules(self) -> Rules[Any]:
-        """The cases of all questions, with the question as scope, and *undecided* as the last.
+        """The cases of all questions, with the question as scope, followed by *undecided*.
 
-        A case that several questions share is listed once.
+        A case shared by several questions is listed once.
         """
         cases = dict[tuple[str, str, str], Case[Any]]()
         for answering in self.answerings:

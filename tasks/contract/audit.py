@@ -1,4 +1,4 @@
-"""The definition of an audit: its configuration, plan, measures, presets and answer."""
+"""Definition of an audit: its configuration, plan, measures, presets and verdict."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 
 class UndeclaredAnswer(ValueError):
-    """A verdict has an answer that its audit does not declare. The message is for the author of the audit."""
+    """Raised if a verdict has an answer that its audit does not declare. The message is for the author of the audit."""
 
 
 @dataclass(frozen=True)
 class Wording:
-    """The texts of an audit.
+    """The text of an audit.
 
-    answers: the possible answers and their meanings.
-    rules: the conditions that decide, as printed on the certificate and the audit's page.
-    certificate(config, summary, verdict): the answer for readers without a machine-learning background; None for the
-        one that `tasks.contract.certificate` derives from the verdict.
-    names(config, read_table): the numbers of the items that were found, without private data; `read_table(name)` reads
+    answers: The possible answers and their meanings.
+    rules: The conditions that decide the answer, as printed on the certificate and the audit's page.
+    certificate(config, summary, verdict): The answer for readers without a machine-learning background. If None,
+        `tasks.contract.certificate` derives it from the verdict.
+    names(config, read_table): The numbers of the items that were found, without private data. `read_table(name)` reads
         a table of the run. The text follows the first finding.
-    symbols: explanations of words and symbols in metrics and settings.
-    subject(config): the subject in a few words, such as `letter A`, which distinguishes runs in a list.
-    repeats: for each preset, the part of the paper that it repeats, or a text that begins with `ours: `.
-    situations: the situations in which a user needs the audit.
-    attacks: the attacks that the audit tries, by which `tasks.contract.crosswalk` finds the related controls.
-    summed_error(config, look): an upper limit of the false accusations in 100 audits of models without memory, over all
-        looks so far; None if each look adds the error of the rules.
-    stand_in(config): names a built-in model that replaces the user's model (`tasks.contract.stand_in`). The first
+    symbols: Explanations of words and symbols in metrics and settings.
+    subject(config): The subject in a few words, such as `letter A`, which distinguishes runs in a list.
+    repeats: For each preset, the part of the paper that it repeats, or a text that begins with `ours: `.
+    situations: The situations in which a user needs the audit.
+    attacks: The attacks that the audit tries. `tasks.contract.crosswalk` uses them to find the related controls.
+    summed_error(config, look): An upper limit on the number of false accusations in 100 audits of models without
+        memory, over all looks so far. If None, each look adds the error of the rules.
+    stand_in(config): The name of a built-in model that replaces the user's model (`tasks.contract.stand_in`). The first
         sentence of every answer then names it.
     """
 
@@ -75,20 +75,21 @@ class Wording:
 
 @dataclass(frozen=True)
 class Handout:
-    """The images, records or questions on which the owner of a model evaluates it, if the model stays with its owner.
+    """The images, records or questions that a model's owner evaluates it on when the model itself is not shared.
 
-    probes(config): yields each set as (name, `Pixels`) or, for all sets, (name, `Records`), (name, `ProbeQuestions`) or
-        (name, `ToEmbed`).
-    config(config): a config with the same sets and without fields that they do not need, such as a model that is
-        trained later.
-    split(config): the `Split` of the images, for the auditor alone, before any outputs exist; None if all images are of
-        one kind.
-    draw(config): the `Draw` that randomly selects the images that matter.
-    secret: the field of the config that hides the draw from the owner; `nonce` and `nonce_by` are in the same part.
-    columns: tells the owner which columns to return for records.
+    probes(config): Yields each set as (name, `Pixels`) or, for all sets together, one (name, `Records`), (name,
+        `ProbeQuestions`) or (name, `ToEmbed`).
+    config(config): Returns a config with the same sets but without the fields that they do not need, such as a model
+        that is trained later.
+    split(config): Returns the `Split` of the images, which only the auditor sees, before any outputs exist. None if all
+        images are of one kind.
+    draw(config): Returns the `Draw` that randomly selects the images that matter.
+    secret: The config field that hides the draw from the owner. `nonce` and `nonce_by` are in the same part of the
+        config.
+    columns: Tells the owner which columns to return for records.
     """
 
-    # Any, because the packages of these types import this module.
+    # Typed as Any, because the packages that define these types import this module.
     probes: Callable[[Any], Iterator[tuple[str, Any]]]
     config: Callable[[Any], Any] = lambda config: config
     split: Callable[[Any], Any] | None = None
@@ -99,24 +100,26 @@ class Handout:
 
 @dataclass(frozen=True)
 class Audit:
-    """One method: its config type, plan, presets and answer.
+    """An audit method: its config type, plan, presets and verdict.
 
-    config: the type of the configuration.
-    plan(config): the named roots; one is `summary`, with the SUMMARY schema.
-    presets: a config each, or a tuple of configs: a sweep with one cell per config.
-    tiny(config): the same config with data, epochs and members reduced to seconds, on embedded data.
-    verdict(config, summary): the answer.
-    measures: the measures that the plan consists of, if any.
-    handout: the data for the owner of a model; None if the audit accepts no returned outputs.
-    objectives: the objectives of a search over the config; None if the audit trains nothing that could be varied.
-    effect: the number that compares runs, always the same row of the summary, regardless of the rule that decided;
-        None for the memorization of `objectives`.
-    stopping: how a run ends early; None if the audit has no ranks to bet on.
-    notes(config): warnings about combinations of data sets, printed before any work; None if there are none.
-    resolution(config): whether a single memorised item could be detected, without which the audit never clears.
-    power(config): the detection rate for effects of stated sizes; None if the audit has no such statement.
-    limits(config): the largest values that the data of a pinned config allow for its fields, which `scale=tiny`
-        respects; None if `examples` is the only such field.
+    config: The configuration type.
+    plan(config): Returns the named roots. One of them is `summary`, with the SUMMARY schema.
+    presets: Maps each preset to a config, or to a tuple of configs for a sweep with one cell per config.
+    tiny(config): Returns the same config on embedded data, with data, epochs and members reduced so that it runs in
+        seconds.
+    verdict(config, summary): Returns the verdict.
+    measures: The measures that the plan consists of, if any.
+    handout: The data handed out to a model's owner. None if the audit accepts no returned outputs.
+    objectives: The objectives of a search over the config. None if the audit trains nothing that could be varied.
+    effect: The number that compares runs, always from the same summary row, regardless of the rule that decided. If
+        None, it is the memorization of `objectives`.
+    stopping: How a run ends early. None if the audit has no ranks to bet on.
+    notes(config): Yields warnings about combinations of data sets, which are printed before any work starts. None if
+        there are none.
+    resolution(config): States whether a single memorised item could be detected. If not, the audit never clears.
+    power(config): Yields the detection rates for effects of stated sizes. None if the audit states no power.
+    limits(config): Returns the largest field values that the data of a pinned config allow; `scale=tiny` respects them.
+        None if `examples` is the only such field.
     """
 
     config: type
@@ -144,7 +147,7 @@ class Audit:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table, circumstances: Circumstances = USUAL) -> Verdict | None:
-        """Return the verdict, which names a stand-in first; None if the audit has no verdict.
+        """Return the verdict, or None if the audit has none. The verdict names a stand-in model first.
 
         Raises UndeclaredAnswer if the answer is not one of `answers`.
         """
@@ -181,9 +184,10 @@ class Audit:
         read_table: Callable[[str], pa.Table] | None = None,
         circumstances: Circumstances = USUAL,
     ) -> Certificate | None:
-        """Return the answer for readers without a machine-learning background; None if there is no answer.
+        """Return the answer for readers without a machine-learning background, or None if there is no answer.
 
-        With `read_table`, which reads a table of the run by name, the certificate lists the items that were found.
+        If `read_table` is given, which reads a table of the run by name, the certificate lists the items that were
+        found.
         """
         certificate = self._certificate(question, config, summary, circumstances)
         if certificate and read_table is not None and self.wording.names:
@@ -209,7 +213,7 @@ class Audit:
         return name_stand_in(add_unlearnt(certificate, describe_unlearnt(summary)), self._stand_in(config))
 
     def describe_power(self, config: Any) -> tuple[Power, ...]:
-        """Return the detection rates of this config."""
+        """Return the detection rates for this config."""
         return () if self.power is None else tuple(self.power(config))
 
     def warn_of_power(self, config: Any) -> Iterator[str]:
@@ -222,9 +226,9 @@ class Audit:
             yield from resolution.warn()
 
     def summed_error(self, config: Any, look: Look) -> float | None:
-        """Return an upper limit of the false accusations in 100 audits of models without memory, over all looks.
+        """Return an upper limit on the number of false accusations in 100 audits of models without memory.
 
-        Includes all cells of a sweep. None if the rules state no error.
+        The limit covers all looks and all cells of a sweep. None if the rules state no error.
         """
         wording = self.wording
         stated = stated_error(wording.rules, config, wording.answers)
@@ -240,20 +244,20 @@ class Audit:
 
     @property
     def compared(self) -> Objective | None:
-        """The number that compares runs; None if the audit declares none."""
+        """The number that compares runs, or None if the audit declares none."""
         return self.effect or (self.objectives.memorization if self.objectives else None)
 
     def headline(self, config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
-        """Return the row of the summary that compares runs; None without one.
+        """Return the summary row that compares runs, or None if the summary lacks it.
 
-        The first row if the audit declares no number to compare.
+        If the audit declares no number to compare, this is the first row.
         """
         if self.compared is None:
             return next(iter(summary.slice(0, 1).to_pylist()), None)
         return self.compared.row(config, summary)
 
     def cells(self, preset: str) -> tuple[Any, ...]:
-        """The configs of this preset, one per run."""
+        """Return the configs of this preset, one per run."""
         cells = self.presets[preset]
         return cells if isinstance(cells, tuple) else (cells,)
 
@@ -262,10 +266,10 @@ class Audit:
 class Stopping:
     """How a run of the audit ends early.
 
-    `level` and `pairs` are dotted paths of fields of the config: the error rate, 0 for a run of full length, and the
-    maximum number of pairs. A smaller number of pairs must select the first of a larger number. `table` is the root
-    whose job reads one table per pair, in order, and writes one row per pair with the columns `evidence` and `decided`.
-    The row of a pair may depend on that pair and earlier ones only.
+    `level` and `pairs` are dotted paths of config fields: the error rate, which is 0 for a full-length run, and the
+    maximum number of pairs. A smaller number of pairs must select the first pairs of a larger number. `table` names the
+    root whose job reads one table per pair, in order, and writes one row per pair with the columns `evidence` and
+    `decided`. The row of a pair may depend only on that pair and earlier ones.
     """
 
     level: str
@@ -273,28 +277,31 @@ class Stopping:
     table: str
 
     def is_asked(self, config: Any) -> bool:
-        """Whether the run may end early; False for a question without these fields."""
+        """Return whether the run may end early. False if the question lacks these fields."""
         return bool(self.error_rate(config))
 
     def error_rate(self, config: Any) -> float:
-        """The error rate of a run that may end early; 0 for a run of full length."""
+        """Return the error rate of a run that may end early, or 0 for a full-length run."""
         return float(_read_path(config, self.level) or 0.0)
 
     def planned(self, config: Any) -> int:
-        """The maximum number of pairs."""
+        """Return the maximum number of pairs."""
         return int(_read_path(config, self.pairs))
 
     def first(self, config: Any, pairs: int) -> Any:
-        """The config of the first `pairs` pairs."""
+        """Return the config restricted to the first `pairs` pairs."""
         return _replace_path(config, self.pairs.split("."), pairs)
 
     def settings(self, level: float, largest_pairs: int | None) -> Mapping[str, Any]:
-        """The fields of a run that may end early, with at most `largest_pairs` (None: the number in the config)."""
+        """Return the fields of a run that may end early.
+
+        `largest_pairs` limits the number of pairs; None keeps the number in the config.
+        """
         return {self.level: level} | ({} if largest_pairs is None else {self.pairs: largest_pairs})
 
 
 def _read_path(config: Any, path: str) -> Any:
-    """Return the value of the field at a dotted path; None if the field does not exist."""
+    """Return the value of the field at a dotted path, or None if the field does not exist."""
     for name in path.split("."):
         config = getattr(config, name, None)
     return config

@@ -1,7 +1,7 @@
-"""The answer of an audit for readers without a machine-learning background: question, finding and rule.
+"""An audit's answer for readers without a machine-learning background: question, finding and rule.
 
-An audit without its own certificate gets one that is derived from its question, its verdict and the verdict's first
-row.
+If an audit defines no certificate, one is derived from its question, its verdict and the summary row that the verdict
+lists first.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OTHERS = "95 % of models that never saw it"
 
 @dataclass(frozen=True)
 class Boundary:
-    """A threshold of the rule, and a label for the range that begins there.
+    """A threshold of the rule, with a label for the range above it.
 
-    `clears` is true if that range clears the model, false if it accuses the model.
+    `clears` is True if that range clears the model and False if it accuses the model.
     """
 
     value: float
@@ -38,10 +38,11 @@ class Boundary:
 
 @dataclass(frozen=True)
 class NumberLine:
-    """A number on a line, with reference values, all in the unit that `what` names.
+    """A number on a line, with reference values, all in the unit named by `what`.
 
-    `low` and `high` are its interval, of this `coverage` in per cent. `usual` is the range of 95 % of the models that
-    never saw the data; an infinite end extends to the end of the line. With `logarithmic` all values are above 0.
+    `low` and `high` are the ends of its interval, whose coverage in per cent is `coverage`. `usual` is the range of 95
+    % of the models that never saw the data; an infinite end extends to the end of the line. If `logarithmic` is set,
+    all values are above 0.
     """
 
     what: str
@@ -58,7 +59,7 @@ class NumberLine:
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer for one target in plain sentences, with its number; `target` is empty if there is only one."""
+    """The answer for one target in plain sentences, with its number. `target` is empty if there is only one target."""
 
     answer: str
     sentence: str
@@ -68,10 +69,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The texts of a certificate.
+    """The text of a certificate.
 
-    asked: the question in plain words. rule: the conditions of each answer, with the test and its sides. error: the
-    error rates of the rule. beyond: the conclusions that the answer does not support. steps: the next steps.
+    asked: The question in plain words.
+    rule: The conditions of each answer, with the test and whether it is one- or two-sided.
+    error: The error rates of the rule.
+    beyond: The conclusions that the answer does not support.
+    steps: The next steps.
     """
 
     asked: str
@@ -102,7 +106,7 @@ def made_of(
     summary: pa.Table,
     rule: Callable[..., Any] | None,
 ) -> Certificate:
-    """Derive a certificate from a verdict; its rule is the first paragraph of the docstring of `rule`."""
+    """Derive a certificate from a verdict. The first paragraph of the docstring of `rule` becomes its rule."""
     rows = index_rows(summary)
     row = next((rows[name] for name in verdict.rows if name in rows), None)
     stated = ""
@@ -119,13 +123,13 @@ def made_of(
 
 
 def add_names(certificate: Certificate, names: str) -> Certificate:
-    """Add the numbers of the items that were found to the first finding."""
+    """Append the numbers of the items that were found to the first finding."""
     first, *later_findings = certificate.findings
     return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *later_findings))
 
 
 def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
-    """Begin the first finding with the stand-in, if there is one."""
+    """Name the stand-in at the start of the first finding, if there is one."""
     if not stand_in:
         return certificate
     first, *rest = certificate.findings
@@ -133,7 +137,7 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
 
 
 def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
-    """Return a row of a summary as a number line; None if it has no finite estimate."""
+    """Return a summary row as a number line, or None if it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
         return None
     row = blank_weak_interval(row)
@@ -141,7 +145,7 @@ def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> Nu
 
 
 def number_per_hundred(share: float) -> str:
-    """Format a share as a number per hundred with two digits: 12 for 0.123."""
+    """Format a share as a number per hundred with two significant digits: 12 for 0.123."""
     return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
 
 
@@ -152,7 +156,10 @@ def range_per_hundred(row: Mapping[str, Any], sign: int = 1) -> str:
 
 
 def advise_retraining(setting: str = "", first: str = "") -> str:
-    """Return the step that advises to train differently; `first` is another way, `setting` selects the privacy."""
+    """Return the step that advises training differently.
+
+    `first` is an alternative to mention before the others; `setting` is the setting that selects differential privacy.
+    """
     ways = f"{first}, or to " if first else ""
     privacy = f"{PRIVACY} ({setting})" if setting else PRIVACY
     return (
@@ -169,7 +176,7 @@ def number_per_thousand(share: float) -> str:
 
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
-    """Return the next steps after a control run; `audit` are the settings of the actual audit."""
+    """Return the next steps after a control run. `audit` is the settings of the actual audit."""
     proper = f"To learn whether models memorise their training data, run the actual audit: {audit}."
     if answer == "memorised":
         return (

@@ -1,4 +1,4 @@
-"""The inputs of an answer other than a run's configuration and summary, as the run's folder records them."""
+"""What an answer depends on besides the run's configuration and summary, as recorded in the run's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.contract.looks import FIRST, Look
 
 @dataclass(frozen=True)
 class Circumstances:
-    """The content of the run's commitment, and the run's look at its question."""
+    """What the run's commitment covers, and which look at the question the run is."""
 
     binding: Binding = ""
     look: Look = FIRST

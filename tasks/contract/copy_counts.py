@@ -1,7 +1,7 @@
-"""The number of exact copies among the records of a run: a row of its summary and a sentence of its answer.
+"""The number of exact copies among the records of a run: a summary row and a sentence of the answer.
 
-An audit has both if its summary's config has the field `copies` (`tasks.datasets.copies.CopyCount`). Runs without
-copies have neither, so that their tables and answers do not change.
+An audit reports both if its summary's config has the field `copies` (`tasks.datasets.copies.CopyCount`). Runs without
+copies have neither, so their tables and answers do not change.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ TRAINING_TEXTS = "training texts"  # used in training along with the secrets, wh
 
 
 def copy_rows(about: Any) -> Iterator[Row]:
-    """Yield the number of groups of exact copies, with the number of copies as setting, if there are copies."""
+    """Yield the number of groups of exact copies, if there are any. The setting contains the number of copies."""
     copies = getattr(about, "copies", None)
     if copies is not None and copies.groups:
         yield row(COPIES, {copies.things: copies.images}, alone(float(copies.groups), copies.records), "record")
 
 
 def describe_copies(summary: pa.Table) -> str:
-    """Return a sentence on how exact copies were counted; empty if there are none."""
+    """Return a sentence on how exact copies were counted, or an empty string if there are none."""
     copies = first_row(index_rows(summary), COPIES)
     if copies is None:
         return ""

@@ -1,7 +1,8 @@
-"""Controls in laws, guidance and standards that an audit provides evidence for: a line of the certificate and law.md.
+"""Controls in laws, guidance and standards that an audit provides evidence for.
 
-An audit lists the attacks that it tries, and a control the attacks that it covers. An audit provides evidence for a
-control if the two share an attack. This does not mean that the control is met.
+The certificate lists them in one line, and law.md in two tables. An audit lists the attacks that it tries, and a
+control lists the attacks that it covers. An audit provides evidence for a control if they have an attack in common.
+This does not mean that the control is met.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Attack(Enum):
 class Control:
     """A control, and the part of the certificate that provides evidence for it.
 
-    `paragraph` is its place in `source`, `asks` a paraphrase of the control, and `field` the part of the certificate.
-    `text_source` is the place where its text was looked up; empty if it was not.
+    `paragraph` locates the control in `source`, `asks` paraphrases it, and `field` names the part of the certificate.
+    `text_source` states where the text of the control was looked up; it is empty if it was not.
     """
 
     source: str
@@ -172,13 +173,16 @@ CONTROLS = (
 
 
 def controls_of(attacks: Iterable[Attack]) -> list[Control]:
-    """Return the controls that cover one of these attacks."""
+    """Return the controls that cover at least one of these attacks."""
     tried = set(attacks)
     return [control for control in CONTROLS if tried.intersection(control.attacks)]
 
 
 def describe_controls(attacks: Iterable[Attack]) -> str:
-    """Format the controls: `EDPB Opinion 28/2024 (executive summary, paragraph 55); ...`; empty without attacks."""
+    """Format the controls: `EDPB Opinion 28/2024 (executive summary, paragraph 55); ...`.
+
+    Returns an empty string if there are no attacks.
+    """
     paragraphs: dict[str, list[str]] = {}
     for control in controls_of(attacks):
         paragraphs.setdefault(control.source, []).append(control.paragraph)
@@ -186,7 +190,9 @@ def describe_controls(attacks: Iterable[Attack]) -> str:
 
 
 def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
-    """Yield the lines of two tables: the attacks of each audit, and the audits with evidence for each control."""
+    """Yield the lines of two tables: the attacks tried by each audit, and the audits that provide evidence for each
+    control.
+    """
     yield from (CAVEAT, "", "| audit | tries |", "|---|---|")
     for audit, tried in attacks.items():
         yield f"| `{audit}` | {', '.join(attack.value for attack in tried)} |"

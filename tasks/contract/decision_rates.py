@@ -1,4 +1,4 @@
-"""The measured decision rates of each audit on subjects whose truth is known.
+"""Measured decision rates of each audit on subjects whose true state is known.
 
 `studies/decision_rates.py` measures the counts and writes the file; the page in `docs` and the certificates show them.
 """
@@ -22,10 +22,10 @@ COUNTS = ("accused", "cleared", "undecided", "not_assessable")
 
 @dataclass(frozen=True)
 class DecisionRate:
-    """The number of audits of one kind of subject by their answer."""
+    """How many audits of one kind of subject gave each answer."""
 
     audit: str
-    question: str  # the tag of the studied question; empty if the audit has no questions
+    question: str  # tag of the question that was studied; empty if the audit has no questions
     evidence: str  # trained models or simulated scores
     is_innocent: bool
     subject: str
@@ -43,7 +43,7 @@ class DecisionRate:
 
 @cache
 def read_rates(path: Path = FILE) -> tuple[DecisionRate, ...]:
-    """Return the measured rates, in the order of the file."""
+    """Return the measured rates in file order."""
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(_read_row(row) for row in csv.DictReader(file))
 
@@ -66,7 +66,7 @@ def _read_row(row: dict[str, str]) -> DecisionRate:
 
 
 def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
-    """Replace the file with these rates."""
+    """Replace the contents of the file with these rates."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(DecisionRate)], lineterminator="\n")
         writer.writeheader()
@@ -74,9 +74,9 @@ def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
 
 
 def describe_rates(audit: str, question: str = "") -> str:
-    """Describe the measured rates of this audit in plain language; empty if there are none for this question.
+    """Describe the measured rates of this audit in plain language, or return an empty string if the question has none.
 
-    Quotes the first study of the audit: the innocent subject and the holder of the largest amount.
+    Quotes the first study of the audit: its innocent subject, and its subject with the largest amount of memorisation.
     """
     all_rates = []
     for rate in read_rates():
@@ -96,7 +96,7 @@ def describe_rates(audit: str, question: str = "") -> str:
 
 
 def _list_outcomes(rate: DecisionRate, accused: str) -> str:
-    """`19 detected, 1 undecided`; answers that did not occur are left out, except for the first."""
+    """Format the outcomes: `19 detected, 1 undecided`. Leaves out answers that did not occur, except for the first."""
     plural = "s" if rate.is_innocent and rate.accused != 1 else ""
     outcomes = [f"{rate.accused} {accused}{plural}"]
     for count, answer in ((rate.undecided, "undecided (too little evidence)"), (rate.not_assessable, "not assessable")):
@@ -114,12 +114,12 @@ def count_of(count: int, audits: int) -> str:
 
 
 def format_share(low: float, high: float) -> str:
-    """Format an interval of shares in percent: `[0, 17]`."""
+    """Format an interval of shares in per cent: `[0, 17]`."""
     return f"[{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def add_rates(certificate: Certificate, audit: str, config: Any) -> Certificate:
-    """Add the measured rates of its audit, for the question of this configuration, to a certificate's error rates."""
+    """Append the audit's measured rates, for the question of this configuration, to a certificate's error rates."""
     question = getattr(config, "question", None)
     measured = describe_rates(audit, "" if question is None else tag_of(type(question)))
     return replace(certificate, error=f"{certificate.error} {measured}".strip())

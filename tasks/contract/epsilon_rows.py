@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon and the accountant's epsilon: rows of a summary, and the answer if they contradict."""
+"""Lower bounds on epsilon and the accountant's epsilon: summary rows, and the answer if they contradict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BROKEN: Answer = "promise broken"
 BROKEN_MEANING = Meaning("the training is less private than its accountant states", "accused")
 AT_LEAST = "epsilon, at least"
 SPENT = "epsilon by the accountant"
-BOUND = "bound"  # key of the setting
+BOUND = "bound"  # key in the setting of a row
 SHOWN_AT_MOST = "epsilon that so many could show"
 SYMBOLS: Mapping[str, str] = {
     AT_LEAST: "a lower bound on epsilon: the training was at most this private",
@@ -26,7 +26,10 @@ SYMBOLS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound on epsilon from `n` units, at CONFIDENCE; `most` is the bound if every unit reveals its data."""
+    """A lower bound on epsilon from `n` units, at confidence CONFIDENCE.
+
+    `most` is the bound that would result if every unit revealed its data.
+    """
 
     name: str
     epsilon: float
@@ -38,15 +41,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class Spent:
-    """Epsilon by the accountant, the largest over the trainings."""
+    """The epsilon reported by the accountant: the maximum over the training runs."""
 
     epsilon: float
     trainings: int
-    p_value: float | None = None  # of the hypothesis that epsilon is at most that
+    p_value: float | None = None  # of the hypothesis that the true epsilon is at most `epsilon`
 
 
 def epsilon_rows(bounds: Iterable[Bound], spent: Spent | None, delta: float) -> Iterator[Row]:
-    """Yield a row per bound and one for the epsilon spent (None if the training was not private)."""
+    """Yield one row per bound, and one for the epsilon spent. `spent` is None if the training was not private."""
     for bound in bounds:
         setting = {BOUND: bound.name, "confidence": CONFIDENCE, "delta": delta}
         yield row(AT_LEAST, setting, alone(bound.epsilon, bound.n), bound.unit, 0.0, bound.p_value)

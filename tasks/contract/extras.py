@@ -1,7 +1,7 @@
-"""Packages that an installation may lack, with the extra of Engram that installs each.
+"""Optional packages, and the extra of Engram that installs each.
 
 A config, model file or data set that needs such packages has a method `extras()`, which planning, `show`, `list` and
-`doctor` read. This module imports none of the packages.
+`doctor` call. This module imports none of the packages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 class Extra:
     """A package, the extra that installs it (`engram-audit[NAME]`), and its purpose.
 
-    `imported_as` is the module of the package if its name differs.
+    `imported_as` is the name of the package's module if the two differ.
     """
 
     package: str
@@ -34,12 +34,12 @@ class Extra:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the package is installed; does not import it."""
+        """Whether the package is installed. Does not import it."""
         return importlib.util.find_spec(self.module) is not None
 
     @property
     def advice(self) -> str:
-        """The end of a message: `timm: pip install 'engram-audit[deja_vu]'`."""
+        """The end of an error message: `timm: pip install 'engram-audit[deja_vu]'`."""
         return f"{self.package}: {install_command([self])}"
 
 
@@ -73,17 +73,17 @@ EXTRAS = (TRANSFORMERS, PEFT, OPACUS, TIMM, NIBABEL, OPTUNA, ONNXRUNTIME)
 
 
 class NeedsExtras(Protocol):
-    """A config, or a part of one, that requires packages."""
+    """A config, or a part of one, that requires optional packages."""
 
     def extras(self) -> tuple[Extra, ...]:
-        """Return the packages that this object requires, without the requirements of its parts."""
+        """Return the packages that this object requires, not counting those that its parts require."""
 
 
 def install_command(extras: Iterable[Extra]) -> str:
-    """Return the command that installs these packages for this Python.
+    """Return the command that installs these packages for the running Python.
 
-    In the environment that `make` manages, the command is `make`: its lock files list every package and only one CUDA.
-    Elsewhere it is pip, which adds an extra to an existing installation of `engram-audit`.
+    In the environment managed by `make`, the command is `make`, whose lock files list every package and pin a single
+    CUDA version. Elsewhere, it is a pip command, which adds the extras to an existing installation of `engram-audit`.
     """
     if Path(sys.prefix) == ROOT / ".venv" and (ROOT / "requirements.lock").exists():
         return f"make -B -C {ROOT} install"
@@ -108,7 +108,7 @@ def _enumerate(words: Sequence[str]) -> str:
 
 
 def extra_behind(error: ModuleNotFoundError) -> Extra | None:
-    """Return the extra whose package is missing; None if the missing module belongs to none."""
+    """Return the extra whose package is missing, or None if the missing module belongs to no extra."""
     module = (error.name or "").partition(".")[0]
     return next((extra for extra in (*COMMON, *EXTRAS) if extra.module == module and not extra.is_installed), None)
 

@@ -1,4 +1,4 @@
-"""Grouping of items and rows, in the order of first occurrence."""
+"""Grouping of items and rows, in order of first occurrence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RowType = TypeVar("RowType", bound=Mapping[str, Any])
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Collect the items of each key, in the order of the keys' first occurrence."""
+    """Group the items by key. Keys are in order of first occurrence."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -20,5 +20,5 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
 
 
 def group_rows(rows: Iterable[RowType], *columns: str) -> dict[Any, list[RowType]]:
-    """Collect the rows by the value of a column, or by the tuple of values of several columns."""
+    """Group the rows by the value of a column, or by the tuple of values of several columns."""
     return group_by(rows, itemgetter(*columns))

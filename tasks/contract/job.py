@@ -1,6 +1,7 @@
-"""Tasks, jobs and work: a task is a marked pure function, a job one call of a task, and work the amount of computation.
+"""Tasks, jobs and work.
 
-This module is independent of execution.
+A task is a marked pure function, a job is one call of a task, and work is the amount of computation in a job. This
+module is independent of execution.
 """
 
 from __future__ import annotations
@@ -14,24 +15,23 @@ import pyarrow as pa
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
-Amounts = Mapping[str, float]  # of each unit
+Amounts = Mapping[str, float]  # unit -> amount
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
-# Key of a field's metadata: the field is the number of a class. `engram plan` prints the name of the class.
+# Metadata key of fields that hold a class number. `engram plan` prints the name of the class instead.
 CLASS_NUMBER = "class number"
-# Key of a field's metadata: the field is a threshold that only the answer reads. It is part of a run's name.
+# Metadata key of fields that hold a threshold used only by the answer. Such a field is part of a run's name.
 ANSWER_ONLY = "read by the answer alone"
 
 
 @dataclass(frozen=True)
 class Work:
-    """The amount of computation of a job, counted before it runs, from which its price is estimated.
+    """The amount of computation in a job, counted before it runs, from which its price is estimated.
 
-    A unit has a name, such as `train mlp1 on 28x28x1`, and a machine computes a number of these units per second.
-
-    `trained` grows with the epoch that a training reaches: a later link of a chain counts only its additional epochs.
-    `besides` are all other computations. If a training stops automatically, `trained` is the expected amount, and the
-    actual amount is between `least` and `most` times that.
+    A unit has a name, such as `train mlp1 on 28x28x1`, and a machine computes a certain number of these units per
+    second. `trained` grows with the epoch that a training run reaches: a later link of a chain counts only its
+    additional epochs. `besides` counts all other computation. If training stops automatically, `trained` is the
+    expected amount, and the actual amount is between `least` and `most` times the expected one.
     """
 
     trained: Amounts = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Work:
     most: float = 1.0
 
     def beyond(self, before: Work) -> Work:
-        """Return the remaining work after an earlier link of the chain."""
+        """Return the work that remains after an earlier link of the chain."""
         remaining = {}
         for unit, count in self.trained.items():
             remaining[unit] = max(0.0, count - before.trained.get(unit, 0.0))
@@ -48,7 +48,7 @@ class Work:
 
     @property
     def amounts(self) -> Amounts:
-        """The sum of both parts by unit."""
+        """The sum of `trained` and `besides` for each unit."""
         totals = dict(self.trained)
         for unit, count in self.besides.items():
             totals[unit] = totals.get(unit, 0.0) + count
@@ -56,7 +56,7 @@ class Work:
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
-    """Format the shape of images in the name of a unit: `28x28x1`."""
+    """Format an image shape for use in a unit name: `28x28x1`."""
     return "x".join(map(str, shape))
 
 
@@ -64,13 +64,13 @@ def format_shape(shape: tuple[int, ...]) -> str:
 class Task:
     """The properties of a task, set by its decorator.
 
-    gpus: if above 0, the task uses a GPU if one is available; the number of tasks that share a GPU is measured.
-    many(configs, inputs): computes several jobs with equal `batch_key(config)` in one call and yields (index, table or
+    gpus: If above 0, the task uses a GPU when one is available. The number of tasks that share a GPU is measured.
+    many(configs, inputs): Computes several jobs with equal `batch_key(config)` in one call, and yields (index, table or
         exception) as each job ends.
-    gathers: the inputs are an unordered collection, and fewer inputs than planned are accepted.
-    trains: the number of networks that a job trains, which is the unit of a run's pace.
-    work(config): the amount of computation, from which the time is estimated; without it, the time of earlier jobs of
-        the task is the estimate.
+    gathers: The inputs are an unordered collection, and fewer inputs than planned are accepted.
+    trains: The number of networks that a job trains. The pace of a run is measured in networks.
+    work(config): Returns the amount of computation, from which the run time is estimated. If None, the run time of
+        earlier jobs of the task is used instead.
     """
 
     name: str
@@ -94,7 +94,7 @@ def task(
     trains: int = 0,
     work: Callable[[Any], Work] | None = None,
 ) -> Callable[[F], F]:
-    """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
+    """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task. The function is returned unchanged.
 
     The name defaults to `module.function` without the packages. Raise `version` in the commit that changes the results
     of the function, so that results of earlier versions are not reused.
@@ -109,7 +109,7 @@ def task(
 
 
 def marks(function: Callable[..., Any]) -> Task:
-    """Return the properties of a task; raises TypeError for any other function."""
+    """Return the properties of a task. Raises TypeError if the function is not one."""
     mark = getattr(function, "__task__", None)
     if not isinstance(mark, Task):
         raise TypeError(f"{function!r} is not a task; mark it with @task(version=...)")
@@ -117,7 +117,7 @@ def marks(function: Callable[..., Any]) -> Task:
 
 
 def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
-    """Compute the table of one job with a function that computes several; raises the exception of the job."""
+    """Compute the table of one job with a function that computes several. Raises the exception of the job."""
     ((_, outcome),) = many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome
@@ -128,8 +128,8 @@ def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
 class Job:
     """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
 
-    `after` is the job that reaches an earlier epoch of the same training. This job may continue from its stored state,
-    with the same result. With `waits`, that job is computed first even if no other job reads its table.
+    `after` is a job that reaches an earlier epoch of the same training run. This job may continue from the stored state
+    of `after`, with the same result. If `waits` is set, `after` is computed first even if no other job reads its table.
     """
 
     function: Function
@@ -141,7 +141,7 @@ class Job:
 
 @dataclass(frozen=True)
 class NoSettings:
-    """The config of a task whose table depends on its inputs only."""
+    """The config of a task whose table depends only on its inputs."""
 
 
 # A root is a named table of a run: the table of one job, or the concatenated tables of several jobs.

@@ -1,10 +1,10 @@
-"""Whether a model has learnt its task: a row of the summary, and the first sentence of the answer if it has not.
+"""Whether a model has learnt its task: a summary row, and the first sentence of the answer if the model has not.
 
-A model at chance supports no conclusion: neither a finding nor its absence describes a training that works. Every audit
-therefore writes a row that compares its models with the best constant answer, and every answer about models at chance
-begins with the sentence. A classifier or reader has an accuracy; a model of a distribution, such as a language model,
-has a mean log-probability. The best constant for an accuracy is the most common label. For a log-probability it is a
-distribution that does not depend on the context.
+A model at chance level supports no conclusion, because neither a finding nor its absence says anything about training
+that works. Every audit therefore writes a row that compares its models with the best constant answer, and every answer
+about models at chance level begins with a sentence that says so. For a classifier or reader, the row contains its
+accuracy; for a model of a distribution, such as a language model, the mean log-probability. The best constant answer is
+the most common label for an accuracy, and a distribution that does not depend on the context for a log-probability.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ MODELS = "models"  # the default subject of a row
 
 
 def accuracy_row(accuracy: Estimate, on: str, chance: float | None, unit: str, model_name: str = MODELS) -> Row:
-    """Return the summary row of an accuracy `on` some items; `chance` is the accuracy of the best constant answer.
+    """Return the summary row of an accuracy on the items named by `on`.
 
-    `model_name` names the model in the singular ("given model"); the default is the models trained by the audit.
+    `chance` is the accuracy of the best constant answer. `model_name` names the model in the singular ("given model");
+    the default refers to the models trained by the audit.
     """
     return row(ACCURACY, _row_setting(on, model_name), accuracy, unit, chance)
 
 
 def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit: str, model_name: str = MODELS) -> Row:
-    """Return the summary row of a mean log-probability in nats; `constant` is that of the best constant one.
+    """Return the summary row of a mean log-probability in nats.
 
-    Both vary with the item, so the limits in the row are the constant plus the limits of the `difference`.
+    `constant` is the mean log-probability under the best constant distribution. Because both means vary with the items,
+    the interval in the row is the interval of `difference` shifted by `constant`.
     """
     low = None if difference.low is None else constant + difference.low
     high = None if difference.high is None else constant + difference.high
@@ -63,13 +65,16 @@ def chance_accuracy(labels: NDArray[np.integer]) -> float:
 
 
 def commonest_share(answers: Iterable[Hashable]) -> float | None:
-    """Return the share of the most common answer, for answers of any type; None without answers."""
+    """Return the share of the most common answer, for answers of any type, or None if there are no answers."""
     counts = Counter(answers)
     return max(counts.values()) / counts.total() if counts else None
 
 
 def describe_unlearnt(summary: pa.Table) -> str:
-    """Return sentences on the models that have not learnt their task; empty if all have, or if this is unknown."""
+    """Return sentences on the models that have not learnt their task.
+
+    Returns an empty string if all models have learnt it, or if this is unknown.
+    """
     rows = index_rows(summary)
     candidates = (*select_rows(rows, ACCURACY), *select_rows(rows, LOG_P))
     return " ".join(_unlearnt_sentence(row) for row in candidates if is_at_chance(row))
@@ -102,7 +107,10 @@ def _format_value(estimate: Row, scale: float, unit: str) -> str:
 
 
 def is_at_chance(skill: Row) -> bool:
-    """Whether the lower limit of the row (without limits: the estimate) is at most the best constant."""
+    """Return whether the model is no better than the best constant answer.
+
+    Compares the lower limit of the row with that of the constant answer, or the estimate if the row has no interval.
+    """
     if skill["estimate"] is None or skill["null"] is None:
         return False
     low = blank_weak_interval(skill)["low"]

@@ -1,12 +1,12 @@
-"""Repeated looks: the error of answers if the same trainings, or the same data and model, are evaluated repeatedly.
+"""Repeated looks: the error rates of answers when the same models and data are evaluated repeatedly.
 
-Each evaluation after training more canaries is another chance of a wrong answer. The run's folder records the number of
-the look at its question, among the runs of its store (`orchestrator.run_folder.looks`):
+Each time that a user trains more canaries and evaluates again, there is another chance of a wrong answer. The run's
+folder records which look at its question the run is, among the runs in its store (`orchestrator.run_folder.looks`):
 
 - Clearing has an error of 5 % over all looks, of which look n may spend 5 % / 2^n. Look 1 uses the upper end of the
-  95 % interval, as a single look does; look n uses that of an interval with coverage 1 - 2 * 5 % / 2^n.
-- Accusing by bets has one level for any number of looks. Accusing by a rule for one look adds the rule's error at each
-  look, and the page states the sum.
+  95 % interval, as a single look does; look n uses the upper end of an interval with coverage 1 - 2 * 5 % / 2^n.
+- Accusing by bets has a single error level, however many looks there are. Accusing by a rule that is made for one look
+  adds the rule's error at each look, and the page states the sum.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tasks.contract.rules import Rules
 from tasks.contract.summaries import PROBABILITY, Row
 from tasks.contract.verdict import Answer, Meaning, Verdict
 
-CLEARING_ERROR = 0.05  # of an answer that clears, over all looks
+CLEARING_ERROR = 0.05  # error of clearing, over all looks
 INTERVAL = "95 % interval"
-ATTRIBUTE = b"look"  # of a summary's schema
+ATTRIBUTE = b"look"  # metadata key in a summary's schema
 _NUMBERS = r"at most (?:about )?(\d+(?:\.\d+)?)(?: or (\d+(?:\.\d+)?))?"
 STATED = re.compile(rf"Of 100 [^.]*?{_NUMBERS}|{_NUMBERS} of 100 ")  # an error rate in the text of a case
 SummedError = Callable[[Any, "Look"], "float | None"]
@@ -33,9 +33,9 @@ SummedError = Callable[[Any, "Look"], "float | None"]
 
 @dataclass(frozen=True)
 class Look:
-    """The number of a run's look at its question, and the number of cells in its sweep.
+    """Which look at its question a run is, and the number of cells in its sweep.
 
-    `streams` is the maximum number of separate sequences of trainings. Runs that add trainings to earlier ones belong
+    `streams` is the maximum number of separate training sequences. Runs that add training runs to earlier ones belong
     to one sequence, on which bets continue; runs with other seeds do not.
     """
 
@@ -48,7 +48,7 @@ FIRST = Look()
 
 
 def clearing_level(number: int) -> float:
-    """Return the error of clearing that look `number` may spend, of CLEARING_ERROR in total: 2.5 % at look 1."""
+    """Return the share of CLEARING_ERROR that look `number` may spend: 2.5 % at look 1."""
     return float(CLEARING_ERROR / 2**number)
 
 
@@ -63,7 +63,7 @@ def _format_coverage(number: int) -> str:
 
 
 def attach_look(summary: pa.Table, look: Look) -> pa.Table:
-    """Attach the look to a summary and widen its intervals if it is not the first."""
+    """Attach the look number to a summary and widen its intervals. A first look is returned unchanged."""
     if look.number == 1:
         return summary
     rows = [widen_interval(row, look.number) for row in summary.to_pylist()]
@@ -72,15 +72,15 @@ def attach_look(summary: pa.Table, look: Look) -> pa.Table:
 
 
 def look_number(summary: pa.Table) -> int:
-    """Return the number of the look attached to a summary."""
+    """Return the look number attached to a summary."""
     return int((summary.schema.metadata or {}).get(ATTRIBUTE, b"1"))
 
 
 def widen_interval(row: Row, number: int) -> Row:
     """Widen the 95 % interval of a row to the coverage of look `number`.
 
-    Each side grows by the ratio of Student's quantiles with n - 1 degrees of freedom, which is at least that of the
-    normal distribution. The interval of a probability stays within [0, 1].
+    Each side is multiplied by the ratio of Student's t quantiles with n - 1 degrees of freedom, which is at least the
+    ratio for the normal distribution. The interval of a probability stays within [0, 1].
     """
     from scipy import stats  # slow to import, and most runs are a first look
 
@@ -101,10 +101,10 @@ def widen_interval(row: Row, number: int) -> Row:
 
 
 def summed_error(look: Look, stated: float | None, over_looks: SummedError | None, config: Any) -> float | None:
-    """Return an upper limit of the false accusations in 100 audits of models without memory, over all looks and cells.
+    """Return an upper limit on the number of false accusations in 100 audits of models without memory.
 
-    None if the rules state no error. `stated` is the number at one look, and `over_looks(config, look)` the number over
-    all looks of an audit that bets.
+    The limit covers all looks and cells; it is None if the rules state no error. `stated` is the number for one look.
+    `over_looks(config, look)` is the number over all looks, for an audit that bets.
     """
     of_looks = None if over_looks is None else over_looks(config, look)
     if of_looks is None and stated is not None:
@@ -113,7 +113,7 @@ def summed_error(look: Look, stated: float | None, over_looks: SummedError | Non
 
 
 def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer, Meaning]) -> float | None:
-    """Return the largest number of false accusations in 100 audits that the rules state; None if they state none."""
+    """Return the largest number of false accusations in 100 audits that the rules state, or None if they state none."""
     if rules is None:
         return None
     numbers = rules.numbers(config)
@@ -127,7 +127,10 @@ def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer,
 
 
 def describe_look(look: Look, error: float | None, subject: str) -> str:
-    """Describe the look and the summed error in a sentence; empty for a first look without a sweep."""
+    """Describe the look and the summed error in a sentence.
+
+    Returns an empty string for a first look outside a sweep.
+    """
     if look == FIRST:
         return ""
     judged = "audits" if look.cells == 1 else "sweeps"
@@ -149,14 +152,14 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
 
 
 def _relabel(text: str, number: int) -> str:
-    """Replace the coverage of intervals in a text by that of this look."""
+    """Replace the stated coverage of intervals in a text by the coverage at this look."""
     if number > 1:
         return text.replace(INTERVAL, f"{_format_coverage(number)} % interval")
     return text
 
 
 def add_look(verdict: Verdict, number: int, description: str) -> Verdict:
-    """Add the coverage of intervals and the description of the look to a verdict, if it is not the first look."""
+    """Add the interval coverage and the description of the look to a verdict, unless it is the first look."""
     if number == 1:
         return verdict
     return replace(
@@ -165,7 +168,7 @@ def add_look(verdict: Verdict, number: int, description: str) -> Verdict:
 
 
 def certify_look(certificate: Certificate, look: Look, description: str) -> Certificate:
-    """Add the look, the summed error and the coverage of intervals to a certificate."""
+    """Add the look, the summed error and the interval coverage to a certificate."""
     if not description:
         return certificate
     number = look.number

@@ -1,7 +1,7 @@
-"""A measure: one question of an audit, the table that answers it, and the rows of the summary from that table.
+"""A measure: one question of an audit, the table that answers it, and the summary rows computed from that table.
 
-An audit consists of trainings and measures. Each measure has its own file with its question, its formula and source,
-its task and its rows of the summary. Trainings that several measures share are planned once.
+An audit consists of training runs and measures. Each measure has its own file with its question, its formula and
+source, its task and its summary rows. Training runs that several measures share are planned once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tasks.contract.job import Inputs, Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 
-# By name, such as `validation_loss`: its value after each epoch, as (epoch, value).
+# Curves by name, such as `validation_loss`. A curve contains the value after each epoch, as (epoch, value).
 LearningCurves = Mapping[str, Sequence[tuple[int, float]]]
 
 
 class Tables:
-    """The tables that a summary reads, selected by their schemas.
+    """The tables that a summary reads, selected by schema.
 
     If a run tolerates failed jobs, a measure may have fewer tables than planned, or none.
     """
@@ -31,15 +31,15 @@ class Tables:
         self._tables = tables
 
     def select(self, schema: pa.Schema) -> list[pa.Table]:
-        """Return the tables of this schema, in the order of the plan."""
+        """Return the tables with this schema, in plan order."""
         return [table for table in self._tables if table.schema.equals(schema)]
 
     def one(self, schema: pa.Schema) -> pa.Table | None:
-        """Return the first table of this schema; None if there is none."""
+        """Return the first table with this schema, or None if there is none."""
         return next(iter(self.select(schema)), None)
 
     def rows(self, schema: pa.Schema) -> list[Row]:
-        """Return the rows of all tables of this schema."""
+        """Return the rows of all tables with this schema."""
         return [row for table in self.select(schema) for row in table.to_pylist()]
 
 
@@ -47,12 +47,12 @@ class Tables:
 class Measure:
     """One question of an audit, answered by one table.
 
-    plan(config, trainings): the job that computes the table, or several jobs whose tables are concatenated; empty if
-        the config does not request the measure.
-    schema: the schema of each table.
-    rows(tables, about): yields the rows of the summary, none if a required table is missing; `about` is the config of
-        the summary. The summary does not read a measure without `rows`.
-    learning_curves(table): the learning curves in a table, if any.
+    plan(config, trainings): Returns the job that computes the table, or several jobs whose tables are concatenated.
+        Empty if the config does not request the measure.
+    schema: The schema of each table.
+    rows(tables, about): Yields the summary rows, or nothing if a required table is missing. `about` is the config of
+        the summary. The summary ignores a measure without `rows`.
+    learning_curves(table): Returns the learning curves in a table, if any.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Measure:
 
 
 def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Callable[[tuple[Job, ...]], Job]) -> Roots:
-    """Plan the tables that a config requests, by the names of their measures, and the summary.
+    """Plan the tables that a config requests, keyed by measure name, and the summary.
 
-    `summary(jobs)` returns the job of the summary, which reads these jobs. Raises ValueError if two measures have the
-    same name.
+    `summary(jobs)` returns the summary job, which reads these jobs. Raises ValueError if two measures have the same
+    name.
     """
     tables: dict[str, Job | tuple[Job, ...]] = {}
     inputs: list[Job] = []
@@ -83,7 +83,7 @@ def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Cal
 
 
 def summarise(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:
-    """Compute the rows of SUMMARY, in the order of the measures, with the row of exact copies at the end."""
+    """Compute the SUMMARY rows, in the order of the measures. The row about exact copies comes last."""
     tables = Tables(inputs)
     rows = [row for measure in measures if measure.rows is not None for row in measure.rows(tables, about)]
     rows.extend(copy_rows(about))

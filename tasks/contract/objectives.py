@@ -17,7 +17,7 @@ SHARE = "share"  # unit of values from 0 to 1, printed in percentage points
 class Objective:
     """A number of the summary that a search minimises or maximises.
 
-    `row(config, summary)` is the row of the summary that contains it; None if there is none.
+    `row(config, summary)` returns the summary row that contains it, or None if there is none.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Objectives:
-    """The two objectives of a search; `allowance` is the loss of utility that is accepted by default."""
+    """The two objectives of a search. `allowance` is the loss of utility accepted by default."""
 
     memorization: Objective
     utility: Objective
@@ -41,7 +41,7 @@ class Objectives:
 
 
 def row_reader(metric: str, setting: str) -> Callable[[Any, pa.Table], Row | None]:
-    """Return a function that finds the row of this metric and setting (JSON) in a summary."""
+    """Return a function that finds the row with this metric and setting (JSON) in a summary."""
     name = (metric, setting)
 
     def row(_config: Any, summary: pa.Table) -> Mapping[str, Any] | None:

@@ -1,14 +1,14 @@
-"""The power of an audit: the rule by which every audit clears and accuses, and statements of power for a plan.
+"""The power of an audit: the rules that limit when an audit may clear or accuse, and power statements for a plan.
 
-*Clear only with power.* An average does not clear single items: a mean hardly changes if every model reveals three of
+*Clear only with power.* An average does not clear single items: the mean hardly changes if every model reveals three of
 20,000 records. *Not detected* therefore also requires that a single memorised item could have been detected. If `tests`
-items are tested at a level, adjusted for their number, the smallest possible p-value of an item must be at most
+items are tested at a level that is adjusted for their number, the smallest possible p-value of an item must be at most
 level / tests. If it is larger, the answer is *undecided*, and `engram plan` reports this before training.
 
-*Accuse only with size.* Two trainings that differ in one record always differ slightly, and ranks have no scale: an
-exact test detects an effect of 0.00002 nats. *Memorised* therefore requires that an effect of at most SMALLEST nats is
-rejected: the same test is repeated with the effect reduced by SMALLEST. If the test rejects only an effect of 0, the
-answer is *below the relevant size*.
+*Accuse only with size.* Two training runs that differ in one record always differ slightly, and ranks have no scale: an
+exact test can detect an effect of 0.00002 nats. *Memorised* therefore also requires that effects of up to SMALLEST nats
+can be rejected: the same test is repeated with the effect reduced by SMALLEST. If the test rejects only an effect of 0,
+the answer is *below the relevant size*.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from statistics import NormalDist
 
 from tasks.numerics.exact_test import smallest_p_value_among
 
-ROUNDING = 1 + 1e-9  # tolerance for level / tests, a quotient of two floats
-MOST_STEPS = 400  # sizes tried for advice, each a few percent larger than the previous one
-SMALLEST = 0.1  # nats: the smallest effect that matters, a change of a probability by about a tenth
+ROUNDING = 1 + 1e-9  # tolerance when comparing with level / tests, a quotient of two floats
+MOST_STEPS = 400  # number of sizes tried for advice, each a few percent larger than the previous one
+SMALLEST = 0.1  # nats: the smallest effect that matters, which changes a probability by about a tenth
 
 
 @dataclass(frozen=True)
 class Resolution:
     """Whether one memorised item among `tests` items can be detected.
 
-    `smallest` is the smallest possible p-value of an item, `tests` the number of items by which the level is divided,
-    `item` their name in the plural ("records"), and `advice` the change that makes clearing possible ("train 24
-    models").
+    `smallest` is the smallest possible p-value of an item, and `tests` is the number of items by which the level is
+    divided. `item` names the items in the plural ("records"). `advice` is the change that makes clearing possible
+    ("train 24 models").
     """
 
     smallest: float
@@ -46,7 +46,7 @@ class Resolution:
         return self.smallest * self.tests <= self.level * ROUNDING
 
     def explain(self) -> str:
-        """Return a sentence on why the audit cannot clear; empty if it can."""
+        """Return a sentence on why the audit cannot clear, or an empty string if it can."""
         if self.finds_one:
             return ""
         return (
@@ -55,7 +55,7 @@ class Resolution:
         )
 
     def warn(self) -> Iterator[str]:
-        """Yield the line that a plan prints before training; none if an audit of this size can clear."""
+        """Yield the line that a plan prints before training. Yields nothing if an audit of this size can clear."""
         if not self.finds_one:
             yield f"this audit cannot answer “not detected”. {self.explain()}"
 
@@ -64,8 +64,9 @@ class Resolution:
 class Power:
     """The detection rate of an audit for an effect of a stated size.
 
-    `size` is the effect ("one record remembered by 2 nats"), `share` the share of audits that detect it, and `advice`
-    the requirement for detection in 95 % of audits, empty if the rate is reached or no way to reach it is known.
+    `size` describes the effect ("one record remembered by 2 nats"), and `share` is the share of audits that detect it.
+    `advice` states what would be required for detection in 95 % of audits. It is empty if the rate is already reached
+    or no way to reach it is known.
     """
 
     size: str
@@ -80,7 +81,7 @@ class Power:
         return f"power: detects {self.size} in {100 * self.share:.0f} % of audits{more}"
 
 
-ONE_SIDE = 0.025  # of a 95 % interval
+ONE_SIDE = 0.025  # error on one side of a 95 % interval
 
 
 def mean_rate(effect: float, error: float) -> float:
@@ -92,9 +93,9 @@ GOAL = 0.95  # share of audits that advice aims for
 
 
 def smallest_size(first: int, step: int, enough: Callable[[int], bool], factor: float = 1.0) -> int | None:
-    """Return the first of first, first + step, ... that is enough; None if none of MOST_STEPS sizes is.
+    """Return the first of the sizes first, first + step, ... that is enough, or None if MOST_STEPS sizes are too small.
 
-    With a `factor` above 1, sizes grow by this factor, rounded to a multiple of the step.
+    If `factor` is above 1, sizes grow by this factor, rounded to a multiple of the step.
     """
     size = first
     for _ in range(MOST_STEPS):
@@ -105,7 +106,7 @@ def smallest_size(first: int, step: int, enough: Callable[[int], bool], factor: 
 
 
 def fewest_others(tests: int, level: float) -> int:
-    """Return the number of others that each item must be ranked among, for one memorised item to be detected."""
+    """Return how many other items each item must be ranked among so that one memorised item can be detected."""
     return math.ceil(tests / level - 1e-9) - 1
 
 
@@ -130,7 +131,7 @@ def fewest_models(draws: int, level: float, tests: int) -> int | None:
 
 
 def single_item(item: str) -> str:
-    """Return the condition of clearing as a clause of a rule."""
+    """Return the condition for clearing as a clause of a rule."""
     return (
         f"a single memorised {item} could have been detected: its smallest possible p-value is at most the level "
         "divided by their number"

@@ -1,4 +1,4 @@
-"""The ranges of a config's fields, declared in their types and checked on construction.
+"""Ranges of config fields, declared in their types and checked on construction.
 
     @dataclass(frozen=True)
     class Partition(Ranged):
@@ -9,7 +9,7 @@
     Partition(folds=1)  # ValueError: folds is 1; it must be at least 2
 
 `engram show` prints the same words. A range inside a tuple applies to each element. A range in a union with `None`
-applies to values other than None. A Literal needs no range: it lists the allowed values.
+applies to values other than None. A Literal needs no range, because it lists the allowed values.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ SHARES = {  # (0 is allowed, 1 is allowed) -> words
 
 @runtime_checkable
 class Range(Protocol):
-    """The values that a field allows; `words` completes "it must be"."""
+    """The values that a field allows. `words` completes "it must be"."""
 
     @property
     def words(self) -> str: ...
 
     def holds(self, value: Any) -> bool:
-        """Whether the value is in the range; False for NaN."""
+        """Return whether the value is in the range. False for NaN."""
 
 
 @dataclass(frozen=True)
 class AtLeast:
-    """Numbers of at least `low`."""
+    """Numbers greater than or equal to `low`."""
 
     low: float
 
@@ -61,7 +61,7 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class AtMost:
-    """Numbers up to `high`, and the reason for it."""
+    """Numbers less than or equal to `high`. `reason` explains the limit."""
 
     high: float
     reason: str
@@ -76,11 +76,11 @@ class AtMost:
 
 @dataclass(frozen=True)
 class UpTo:
-    """Numbers up to the value of another field of the config, or `below` it."""
+    """Numbers up to the value of another config field, or strictly below it if `below` is set."""
 
     field: str
     below: bool = False
-    limit: float | None = None  # value of the field, once known
+    limit: float | None = None  # value of the other field, once known
 
     @property
     def words(self) -> str:
@@ -93,7 +93,7 @@ class UpTo:
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers from `low` to `high` inclusive; `noun` describes them."""
+    """Numbers from `low` to `high` inclusive. `noun` describes them."""
 
     low: float
     high: float
@@ -109,7 +109,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Finite:
-    """Finite numbers above 0, or 0 with `zero`."""
+    """Finite numbers above 0. 0 is also allowed if `zero` is set."""
 
     zero: bool = False
 
@@ -125,7 +125,7 @@ class Finite:
 
 @dataclass(frozen=True)
 class Share:
-    """Numbers from 0 to 1, with 0 if `zero` and with 1 if `one`."""
+    """Numbers from 0 to 1. `zero` and `one` state whether 0 and 1 themselves are allowed."""
 
     zero: bool = True
     one: bool = True
@@ -140,7 +140,7 @@ class Share:
 
 @dataclass(frozen=True)
 class MultipleOf:
-    """Positive multiples of a number, and the reason for it."""
+    """Positive multiples of a number. `reason` explains why."""
 
     number: int
     reason: str
@@ -155,7 +155,7 @@ class MultipleOf:
 
 @dataclass(frozen=True)
 class ZeroOr:
-    """0, or a value of another range."""
+    """0, or a value in another range."""
 
     range: Range
 
@@ -169,7 +169,7 @@ class ZeroOr:
 
 @dataclass(frozen=True)
 class Matching:
-    """Texts that match a regular expression entirely."""
+    """Strings that match a regular expression entirely."""
 
     pattern: str
     words: str
@@ -180,7 +180,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class Ascending:
-    """Strictly ascending numbers of at least `low`; an empty tuple is allowed unless `required`."""
+    """Strictly ascending numbers, all at least `low`. An empty tuple is allowed unless `required` is set."""
 
     low: int
     words: str
@@ -235,7 +235,7 @@ class Each:
 
 
 class Ranged:
-    """A config that checks the ranges in its fields' types on construction, then its conflicts."""
+    """A config that checks, on construction, the ranges in its field types and then its conflicts."""
 
     def __post_init__(self) -> None:
         _check_ranges(self)
@@ -243,7 +243,9 @@ class Ranged:
             raise ValueError(conflict)
 
     def conflicts(self) -> Iterator[str]:
-        """Yield messages about invalid combinations of fields. The first is raised, so later ones may rely on it."""
+        """Yield messages about invalid field combinations. Only the first is raised, so later checks may rely on
+        earlier ones.
+        """
         yield from ()
 
 
@@ -264,7 +266,7 @@ def check_value(name: str, value: Any, allowed: Iterable[Range]) -> None:
 
 @functools.cache
 def field_ranges(kind: Any) -> Mapping[str, tuple[Range, ...]]:
-    """Return the ranges of the fields that have any, by name, in the order of declaration."""
+    """Return the ranges of the fields that have any, keyed by field name, in declaration order."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)
     ranges = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
@@ -272,9 +274,9 @@ def field_ranges(kind: Any) -> Mapping[str, tuple[Range, ...]]:
 
 
 def type_ranges(to: Any) -> Iterator[Range]:
-    """Yield the ranges that a declared type implies for a value other than None.
+    """Yield the ranges that a declared type implies for values other than None.
 
-    A union of several types has none, because its ranges differ by type.
+    A union of several types has no range, because its members may have different ones.
     """
     origin = get_origin(to)
     members = get_args(to)
@@ -295,20 +297,20 @@ def type_ranges(to: Any) -> Iterator[Range]:
 
 
 def resolve(allowed: Range, config: Any) -> Range:
-    """Return the range with the value of the other field that it refers to."""
+    """Return the range, with the other field that it refers to replaced by its value."""
     if type(allowed) is UpTo:
         return dataclasses.replace(allowed, limit=getattr(config, allowed.field))
     return allowed
 
 
 def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:
-    """Return the config with these fields reset to their defaults and others set to `values`."""
+    """Return the config with the fields in `names` reset to their defaults and other fields set to `values`."""
     default = type(config)()
     changes = {name: getattr(default, name) for name in names} | values
     return dataclasses.replace(config, **changes)  # type: ignore[type-var]  # a config is a dataclass
 
 
 def describe_range(config: Any, name: str) -> str:
-    """Describe the allowed values of a config's field; empty if the type is the only restriction."""
+    """Describe the allowed values of a config field. Returns an empty string if only the type restricts them."""
     kind: Any = type(config)
     return ", ".join(resolve(allowed_range, config).words for allowed_range in field_ranges(kind).get(name, ()))

@@ -1,4 +1,4 @@
-"""The rules of an audit: cases in order, of which the first whose condition holds is the answer.
+"""The rules of an audit: an ordered list of cases. The first case whose condition holds gives the answer.
 
 The verdict, the certificate and the audit's page in `docs` all render these rules, so that they agree.
 """
@@ -32,16 +32,16 @@ def give_no_reasons(_config: Any, _evidence: Any) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Case(Generic[Evidence]):
-    """One case of a decision: its condition, its error rate, its texts and the next steps.
+    """One case of a decision: its condition, error rate, text and next steps.
 
-    `when` is the condition as a clause ("the 95 % interval is above 0") and `error` a sentence on the error rate of
-    the answer; both may contain numbers of the config in braces, `{negligible}`. A case that `applies` to some configs
-    only describes them in `scope` ("third-party predictions"), which completes "only for".
+    `when` states the condition as a clause ("the 95 % interval is above 0"), and `error` is a sentence on the error
+    rate of the answer. Both may contain numbers of the config in braces, such as `{negligible}`. If a case `applies` to
+    some configs only, `scope` describes them ("third-party predictions") and completes "only for".
 
     The other fields are functions of (config, evidence). `because` ends the verdict's first sentence, after the
-    evidence, and may add others; `reasons` are sentences after the details. `steps` are the next steps; those of the
-    last case are also used without evidence (None). `describe`, `explain`, `line`, `rows` and `findings` override those
-    of the audit (`tasks.contract.answering.Answering`).
+    evidence, and may add further sentences; `reasons` yields sentences that follow the details. `steps` contains the
+    next steps; those of the last case are also used if there is no evidence (None). `describe`, `explain`, `line`,
+    `rows` and `findings` override those of the audit (`tasks.contract.answering.Answering`).
     """
 
     answer: Answer
@@ -61,23 +61,25 @@ class Case(Generic[Evidence]):
 
 
 def exclude_size(size: float) -> str:
-    """Return the end of a sentence on an interval that is below `size`."""
+    """Return the end of a sentence about an interval that is entirely below `size`."""
     return f"; {size:g} or more is unlikely."
 
 
 def admit_size(high: float, advice: str) -> str:
-    """Return the end of a sentence on an interval up to `high` that is inconclusive, with advice."""
+    """Return the end of a sentence about an inconclusive interval whose upper end is `high`, with advice."""
     return f"; values up to {high:.2g} cannot be excluded: {advice}."
 
 
 def undecided(**words: Any) -> Case[Any]:
-    """Return the last case, which holds if no other does; `words` are further fields of `Case`."""
+    """Return the last case, which holds if no other does. `words` sets further fields of `Case`."""
     return Case("undecided", OTHERWISE, lambda _evidence: True, **words)
 
 
 @dataclass(frozen=True)
 class FormattedCase:
-    """The answer of a case, its scope in parentheses (empty if it always applies), and its condition and error rate."""
+    """A case as text: its answer, its scope in parentheses (empty if it always applies), its condition and its error
+    rate.
+    """
 
     answer: str
     scope: str
@@ -86,9 +88,9 @@ class FormattedCase:
 
 @dataclass(frozen=True)
 class Rules(Generic[Evidence]):
-    """The cases of a decision in order, of which the last always holds.
+    """The cases of a decision in order. The last case always holds.
 
-    `numbers(config)` are the thresholds as formatted in the texts of the rules.
+    `numbers(config)` returns the thresholds, formatted as they appear in the rule text.
     """
 
     cases: tuple[Case[Evidence], ...]
@@ -113,19 +115,19 @@ class Rules(Generic[Evidence]):
         return " ".join(sentences)
 
     def explain_errors(self, config: Any) -> str:
-        """Format the error rates of the cases that apply to the config as sentences; empty if none states one."""
+        """Format the error rates of the applicable cases as sentences. Returns an empty string if none is stated."""
         numbers = self.numbers(config)
         return " ".join(case.error.format_map(numbers) for case in self.applicable_cases(config) if case.error)
 
     def format_list(self, config: Any) -> list[str]:
-        """Format all cases as a numbered list in Markdown, with the numbers of the config."""
+        """Format all cases as a numbered Markdown list, with the numbers of the config filled in."""
         result = []
         for number, case in enumerate(self.format_cases(config), 1):
             result.append(f"{number}. **{case.answer}**{case.scope}: {case.rule}")
         return result
 
     def format_cases(self, config: Any) -> Iterator[FormattedCase]:
-        """Yield each case with the numbers of the config."""
+        """Yield each case with the numbers of the config filled in."""
         numbers = self.numbers(config)
         for case in self.cases:
             scope = f" (only for {case.scope})" if case.scope else ""

@@ -13,19 +13,19 @@ from numpy.typing import ArrayLike
 SUMMARY = pa.schema(
     [
         ("metric", pa.string()),
-        ("setting", pa.string()),  # JSON of the varied fields
+        ("setting", pa.string()),  # the varied fields, as JSON
         ("estimate", pa.float64()),
         ("low", pa.float64()),  # 95 % interval
         ("high", pa.float64()),
         ("n", pa.int64()),
-        ("unit", pa.string()),  # unit of n; the independent training if there are several
+        ("unit", pa.string()),  # what n counts: the independent training run if there are several
         ("null", pa.float64()),  # expected estimate if nothing is memorised
         ("p_value", pa.float64()),
-        ("published", pa.float64()),  # the paper's number, if data and network are the paper's
+        ("published", pa.float64()),  # the paper's number, if data and network are those of the paper
     ]
 )
 
-# One row: a trained network, the epoch of its weights, and the history of its training.
+# One row: a trained network, the epoch of its weights, and its training history.
 MODEL = pa.schema(
     [
         ("seed", pa.int64()),
@@ -34,14 +34,14 @@ MODEL = pa.schema(
             pa.struct(
                 [
                     ("name", pa.string()),
-                    ("shape", pa.list_(pa.int32())),  # of the images: height, width, channels
+                    ("shape", pa.list_(pa.int32())),  # image shape: height, width, channels
                     ("classes", pa.int32()),
                     ("dropout", pa.bool_()),
                     ("batch_norm", pa.bool_()),
                 ]
             ),
         ),
-        ("epochs", pa.int32()),  # epochs trained
+        ("epochs", pa.int32()),  # number of epochs trained
         ("best_epoch", pa.int32()),  # epoch of the weights, counted from 1
         (
             "history",
@@ -71,12 +71,12 @@ MODEL = pa.schema(
     ]
 )
 
-# A MODEL of a private training, with the epsilon spent by the end of each epoch.
+# A MODEL trained with differential privacy, with the epsilon spent by the end of each epoch.
 PRIVATE_MODEL = pa.schema([*MODEL, ("epsilons", pa.list_(pa.float64()))])
 
 
 def add_width(model: pa.Schema, width: float) -> pa.Schema:
-    """Add the width of the network to the schema of a MODEL, unless it is 1."""
+    """Add the network width to the schema of a MODEL, unless the width is 1."""
     if width == 1:
         return model
     index = model.get_field_index("network")
@@ -85,7 +85,7 @@ def add_width(model: pa.Schema, width: float) -> pa.Schema:
 
 
 def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
-    """Make a table of this schema from columns by name. A single value is repeated in every row.
+    """Make a table with this schema from columns passed by name. A single value is repeated in every row.
 
     Sequences and arrays are columns; all other values, including strings and None, are single values. The table has one
     row if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column is
@@ -109,7 +109,7 @@ def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
 
 
 def table_of_rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Make a table of this schema from rows of values in the order of the schema."""
+    """Make a table with this schema from rows of values, which must be in schema order."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 

@@ -27,10 +27,10 @@ FEAR: Mapping[Fear, str] = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A field of the config that the user has to set, with a question and an example of an answer.
+    """A config field that the user has to set, with a question and an example answer.
 
-    The answer may be empty if `optional`; `default` then replaces it, or the default of the field if that is empty.
-    `sets` are other fields that an answer other than the default sets.
+    If `optional`, the answer may be empty; `default` then replaces it, or the field's own default if `default` is
+    empty. `sets` contains other fields that are set if the answer is not the default.
     """
 
     field: str
@@ -53,11 +53,11 @@ TABLE = Asked("given.outputs", "The table that the owner returned (empty: none y
 
 @dataclass(frozen=True)
 class Situation(Ranged):
-    """The questions to a user who has one thing and fears another.
+    """The questions for a user who has one thing and fears another.
 
-    The config starts from `preset` (None: the defaults) with `sets`. If `table` names a field without an answer, probes
-    are exported first, and the owner of the model returns the outputs; `secret` names a field for which a random secret
-    is then generated.
+    The config starts from `preset` (None: the defaults) with the fields in `sets` changed. If `table` names a field
+    that the user leaves empty, probes are exported first, and the owner of the model returns the outputs. A random
+    secret is then generated for the field named by `secret`.
     """
 
     have: Have

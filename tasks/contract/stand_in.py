@@ -6,13 +6,15 @@ from tasks.contract.pinnable import PinnedName
 
 
 def stand_in_trained(data: PinnedName | None, model: str, noun: str = "network") -> str:
-    """Return `in a stand-in network, mlp1` if a built-in model is trained on the user's data; else an empty text."""
+    """Return `in a stand-in network, mlp1` if a built-in model is trained on the user's data, else an empty string."""
     name = _stand_in(data, model, noun)
     return name and f"in {name}"
 
 
 def stand_in_compared(data: PinnedName | None, model: str, noun: str = "network") -> str:
-    """Return `compared with a stand-in network, mlp1` if a given model is compared with it, else an empty text."""
+    """Return `compared with a stand-in network, mlp1` if a given model is compared with a built-in one, else an empty
+    string.
+    """
     name = _stand_in(data, model, noun)
     return name and f"compared with {name}"
 
@@ -24,12 +26,14 @@ def _stand_in(data: PinnedName | None, model: str, noun: str) -> str:
 
 
 def is_users_own(name: str) -> bool:
-    """Whether the name of a data set or model refers to the user's files or code, by its colon: `folder:scans`."""
+    """Return whether the name of a data set or model refers to the user's files or code. Such names have a colon:
+    `folder:scans`.
+    """
     return ":" in name.partition("#")[0]
 
 
 def begin_verdict(sentence: str, answer: str, stand_in: str) -> str:
-    """Insert the stand-in after the answer of a verdict: `Memorised, in a stand-in network, mlp1: ...`."""
+    """Insert the stand-in after the answer in a verdict's sentence: `Memorised, in a stand-in network, mlp1: ...`."""
     lead = answer.capitalize()
     if not stand_in:
         return sentence
@@ -39,7 +43,7 @@ def begin_verdict(sentence: str, answer: str, stand_in: str) -> str:
 
 
 def begin_sentence(sentence: str, stand_in: str) -> str:
-    """Begin the sentence of a certificate with the stand-in: `In a stand-in network, mlp1: ...`."""
+    """Begin a certificate's sentence with the stand-in: `In a stand-in network, mlp1: ...`."""
     if stand_in:
         return f"{stand_in[0].upper()}{stand_in[1:]}: {sentence}"
     return sentence

@@ -1,4 +1,4 @@
-"""Rows of the summary of an audit: one number each, with its interval and sample size."""
+"""Rows of an audit's summary. Each row holds one number with its interval and sample size."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pyarrow as pa
 Row = dict[str, Any]
 Name = tuple[str, str]  # the metric of a row and its setting, as JSON
 Rows = Mapping[Name, Row]
-# Metrics that are probabilities or shares, by their first or last words.
+# Matches metrics that are probabilities or shares, by their first or last words.
 PROBABILITY = re.compile(
     r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
 )
-ENDS = ("", "_low", "_high")  # suffixes of columns: the estimate and the limits of its interval
-LEAST_P = 1e-6  # smaller p-values are not printed: their approximations are not accurate
+ENDS = ("", "_low", "_high")  # column suffixes of the estimate and of the limits of its interval
+LEAST_P = 1e-6  # smaller p-values are not printed, because their approximations are not accurate
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its two-sided interval over `n` independent units; None if undefined."""
+    """A value with its two-sided interval over `n` independent units. Values are None if undefined."""
 
     value: float | None
     low: float | None
@@ -55,23 +55,23 @@ def row(
 
 
 def interval_fields(*names: str) -> list[tuple[str, pa.DataType]]:
-    """Return the columns of estimates and their intervals for a schema: NAME, NAME_low and NAME_high."""
+    """Return the schema columns of estimates and their intervals: NAME, NAME_low and NAME_high."""
     return [(f"{name}{end}", pa.float64()) for name in names for end in ENDS]
 
 
 def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
-    """Return an estimate and its interval as columns of this name."""
+    """Return an estimate and its interval as columns with this name."""
     return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
 
 
 def column_estimate(row: Row, name: str, n: int) -> Estimate:
-    """Return the estimate, over n units, from the columns of this name."""
+    """Return the estimate, over n units, from the columns with this name."""
     value, low, high = (row[f"{name}{end}"] for end in ENDS)
     return Estimate(value, low, high, n)
 
 
 def format_setting(setting: Mapping[str, Any]) -> str:
-    """Format a setting as JSON, for a row of a summary."""
+    """Format a setting as JSON, for a summary row."""
     return json.dumps(setting, sort_keys=True)
 
 
@@ -82,22 +82,22 @@ def read_setting(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def row_name(metric: str, **setting: Any) -> Name:
-    """Return the name of the row of this metric and setting in `index_rows`."""
+    """Return the key in `index_rows` of the row with this metric and setting."""
     return metric, format_setting(setting)
 
 
 def name_of(row: Mapping[str, Any]) -> Name:
-    """Return the name of this row in `index_rows`."""
+    """Return the key of this row in `index_rows`."""
     return row["metric"], row["setting"]
 
 
 def names_of(*rows: Mapping[str, Any] | None) -> tuple[Name, ...]:
-    """Return the (metric, setting) of the rows that are not None."""
+    """Return the (metric, setting) keys of the rows that are not None."""
     return tuple(name_of(row) for row in rows if row is not None)
 
 
 def index_rows(summary: pa.Table) -> dict[Name, Row]:
-    """Return the rows of a summary by metric and setting; the first if several have the same."""
+    """Return the rows of a summary, keyed by metric and setting. If several rows have the same key, keep the first."""
     rows: dict[Name, Row] = {}
     for row in summary.to_pylist():
         rows.setdefault(name_of(row), row)
@@ -105,23 +105,23 @@ def index_rows(summary: pa.Table) -> dict[Name, Row]:
 
 
 def select_rows(rows: Rows, metric: str) -> list[Row]:
-    """Return the rows of this metric, in the order of the summary."""
+    """Return the rows with this metric, in summary order."""
     return [row for (row_metric, _), row in rows.items() if row_metric == metric]
 
 
 def first_row(rows: Rows, metric: str) -> Row | None:
-    """Return the first row of this metric, for a metric with one setting per run; None if there is none."""
+    """Return the first row with this metric, or None if there is none. Use it for metrics with one setting per run."""
     return next(iter(select_rows(rows, metric)), None)
 
 
 def numerator(share: Row) -> int:
-    """Return the number of units in a share, of the `n` units of its row."""
+    """Return how many of the row's `n` units its share counts."""
     count: int = round(share["estimate"] * share["n"])
     return count
 
 
 def alone(value: float | None, n: int = 1) -> Estimate:
-    """Return a value without an interval, over n units."""
+    """Return a value over n units without an interval."""
     return Estimate(value, None, None, n if value is not None else 0)
 
 
@@ -131,12 +131,12 @@ def p_in_words(p: float) -> str:
 
 
 def p_digits(p: float) -> str:
-    """Format a p-value with two significant digits, or `< 1e-6` for smaller values."""
+    """Format a p-value with two significant digits, or as `< 1e-6` if it is smaller."""
     return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
 
 
 def blank_weak_interval(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove an interval that is unreliable: from a sample of two, or of a probability outside [0, 1]."""
+    """Remove an unreliable interval: one from a sample of two, or one of a probability that extends beyond [0, 1]."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None:
         return row

@@ -1,9 +1,9 @@
 """Tied scores: one measure, one limit and one rule, for models evaluated by the audit and for returned tables.
 
-Ranks require scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse no model,
-and as half for a share that clears (mid-ranks), so that a model without knowledge yields .5. If more than MOST_TIED of
-the pairs are equal, for example because the output of a network is constant, ranks carry no information and the answer
-is *not assessable*.
+Ranks require scores that differ. For p-values, a tied score counts as the larger one (worst rank), so that ties accuse
+no model. For a share that clears, it counts as half (mid-rank), so that a model without knowledge yields .5. If more
+than MOST_TIED of the pairs are equal, for example because the output of a network is constant, ranks carry no
+information and the answer is *not assessable*.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from tasks.contract.rules import Case, applies_always
 from tasks.contract.summaries import Estimate, Row, Rows, name_of, row, select_rows
 from tasks.contract.verdict import NOT_ASSESSABLE
 
-TIED = "scores tied"  # metric: the share of pairs of scores that are equal
+TIED = "scores tied"  # metric: the share of score pairs that are equal
 MOST_TIED = 0.05
 CONDITION = f"more than {100 * MOST_TIED:g} % of the compared pairs of scores are equal"
 
 
 def tied_row(share: float | None, n: int, unit: str, **setting: str) -> Row:
-    """Return the summary row of the share of pairs of scores that are equal, over n units.
+    """Return the summary row with the share of score pairs that are equal, over n units.
 
-    The setting names the model (of="given model") if a summary has several such rows.
+    If a summary has several such rows, the setting names the model (of="given model").
     """
     return row(TIED, setting, Estimate(share, None, None, n), unit, 0.0)
 
 
 def most_tied(rows: Rows) -> Row | None:
-    """Return the row with the largest share of equal pairs; None without such a row."""
+    """Return the row with the largest share of equal pairs, or None if there is no such row."""
     known_rows = [row for row in select_rows(rows, TIED) if row["estimate"] is not None]
     return max(known_rows, key=lambda row: float(row["estimate"]), default=None)
 
 
 def are_tied(tied: Row | None) -> bool:
-    """Whether too many scores are equal for an answer; False for a summary without the row."""
+    """Return whether there are too many ties to give an answer. False if the summary lacks this row."""
     return tied is not None and tied["estimate"] is not None and tied["estimate"] > MOST_TIED
 
 
 def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always, **words: Any) -> Case[Any]:
-    """Return the case of tied scores, for evidence with the summary row `tied`; its texts describe only the ties.
+    """Return the case for tied scores. The evidence must have the summary row as `tied`.
 
-    `words` override fields of `Case`.
+    The text of the case describes only the ties. `words` overrides fields of `Case`.
     """
     defaults: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
     return Case(

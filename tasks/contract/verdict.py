@@ -1,4 +1,4 @@
-"""The answers of audits, and their meanings."""
+"""The answers that audits can give, and what they mean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Tone = Literal["accused", "cleared", "open"]
 class Meaning:
     """The meaning of an answer in a few words, and whether it accuses or clears the model.
 
-    `implication` states in one sentence what the answer means for the people in the data; empty if nothing follows.
+    `implication` states in one sentence what the answer means for the people in the data. It is empty if nothing
+    follows.
     """
 
     words: str
@@ -48,10 +49,10 @@ def select_meanings(answers: Sequence[Answer], implications: Mapping[Answer, str
 class Verdict:
     """The answer of an audit in words.
 
-    `answer` is one that the audit declares, `sentence` the answer and its evidence in one sentence, and `limits` the
-    conclusions that it does not support. `rows` are the (metric, setting) of the summary rows that it is based on, the
-    most important first. `published` is the result of the test or score in the paper, which does not affect the answer;
-    empty if unknown.
+    `answer` is one of those that the audit declares, `sentence` gives the answer and its evidence in one sentence, and
+    `limits` states the conclusions that the answer does not support. `rows` contains the (metric, setting) keys of the
+    summary rows that the answer is based on, the most important first. `published` is the result of the paper's own
+    test or score, which does not affect the answer; it is empty if unknown.
     """
 
     answer: Answer

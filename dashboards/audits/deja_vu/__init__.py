@@ -1,4 +1,4 @@
-"""The figures of a `deja_vu` run."""
+"""Figures of a `deja_vu` run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The accuracies first, then the course of the score, and the categories of single images."""
+    """Return the accuracies first, then the score during training and the categories of individual images."""
     table = run.table("scores")
     if isinstance(run.config, DejaVu):
         config = run.config
@@ -35,12 +35,12 @@ def figures(run: Run) -> Iterable[Figure | None]:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """Memorised, correlated and most confident images, and both models' reconstructions."""
+    """Show memorised, correlated and most confident images, and both models' reconstructions."""
     return merge_galleries(pictures(run, show_images), reconstruction(run, show_images))
 
 
 def merge_galleries(first: Gallery | None, second: Gallery | None) -> Gallery | None:
-    """Join both galleries, the items of the first one first."""
+    """Merge both galleries. Items of the first one come first."""
     if first is None or second is None:
         return first or second
     notes = " ".join(filter(None, dict.fromkeys([first.note, second.note])))

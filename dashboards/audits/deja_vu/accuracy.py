@@ -1,6 +1,6 @@
-"""Accuracy of label inference over the share of most confident images, of trained models and of a given encoder.
+"""Accuracy of label inference against the share of most confident images.
 
-Trained models: figure 3.
+The curves of models trained here correspond to figure 3. A given encoder has its own figure.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, le
 from dashboards.columns import integers, texts, with_columns
 
 LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
-REPORTED = (1, 100)  # reported percentages in addition to the decisive one
-MAIN_HEIGHT = 2.2  # inches, of the panel of the decisive attack
-SMALL_HEIGHT = 1.05  # inches of a small panel
+REPORTED = (1, 100)  # percentages reported in addition to the decisive one
+MAIN_HEIGHT = 2.2  # inches, for the panel of the decisive attack
+SMALL_HEIGHT = 1.05  # inches, for each small panel
 PER_ROW = 3  # panels per row
-SMALL_GAP = 0.55  # inches between
+SMALL_GAP = 0.55  # inches between small panels
 MAX_SMALL_PANELS = 9
-DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # line at the decisive percentage
+DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # marks the decisive percentage
 CORRECTED = "corrected"
 GIVEN_NAMES = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
 SETS = {"A": "training images of the encoder", "B": "held-out images"}
-GIVEN_HEIGHT = 1.55  # inches of a panel
-GIVEN_GAP = 0.6  # between two
+GIVEN_HEIGHT = 1.55  # inches per panel
+GIVEN_GAP = 0.6  # inches between the two panels
 PERCENTAGES = Axis(limits=(0, 101), max_ticks=6)
 
 
 @dataclass(frozen=True)
 class Accuracies:
-    """The accuracy of both models by percentage; each in the order of NAMES."""
+    """Both models' accuracy by percentage. Keys are in the order of NAMES."""
 
     of_model: dict[str, Curve]
     title: str = ""
@@ -51,7 +51,10 @@ class Accuracies:
 
 
 def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
-    """Both models' accuracies for the decisive attack, and small panels of attacks that differ in one setting."""
+    """Draw both models' accuracies for the decisive attack.
+
+    Small panels show attacks that differ from it in one setting.
+    """
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
     if not all_attacks:
@@ -104,13 +107,13 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
 
 
 def _sample_evenly(variants: Sequence[Accuracies]) -> list[Accuracies]:
-    """At most MAX_SMALL_PANELS of the variants, evenly spaced."""
+    """Select at most MAX_SMALL_PANELS of the variants, evenly spaced."""
     indices = np.linspace(0, len(variants) - 1, min(MAX_SMALL_PANELS, len(variants))).round().astype(np.int64)
     return [variants[index] for index in indices.tolist()]
 
 
 def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accuracies | None:
-    """Both models' accuracies for this attack; None without any."""
+    """Return both models' accuracies for this attack. Returns None if there are none."""
     rows = attacks.attack_rows(table, attack)
     curves = {name: estimates for name in NAMES if (estimates := read_curve(rows, "percent", name)) is not None}
     if curves:
@@ -119,7 +122,7 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
 
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, decisive: attacks.Attack) -> Accuracies | None:
-    """The accuracies of an attack, titled by its differences from the decisive one."""
+    """Return the accuracies of an attack. The title states how it differs from the decisive attack."""
     differing = []
     for name in attack._fields:
         if getattr(attack, name) != getattr(decisive, name):
@@ -128,12 +131,12 @@ def _variant_accuracies(table: pa.Table, attack: attacks.Attack, decisive: attac
 
 
 def small_panels_height(count: int) -> float:
-    """The height of this number of small panels, in inches."""
+    """Return the height of this many small panels in inches."""
     return (SMALL_HEIGHT + SMALL_GAP) * -(-count // PER_ROW) + (0.1 if count else 0.0)
 
 
 def small_panels(variants: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> list[Panel]:
-    """Small panels at the bottom of the figure, on a common scale."""
+    """Lay out small panels at the bottom of the figure, on a common scale."""
     panel_width = (drawing.WIDTH - layout.LEFT - layout.RIGHT - 0.3 * (PER_ROW - 1)) / PER_ROW
     rows = -(-len(variants) // PER_ROW)
     panels = []
@@ -153,12 +156,12 @@ def small_panels(variants: Sequence[Accuracies], percent: int, limits: tuple[flo
 def _accuracy_panel(
     box: layout.Box, both_models: Accuracies, percent: int, x_axis: Axis, y_axis: Axis, title: str = ""
 ) -> Panel:
-    """Both models' curves and bands, and a vertical line at the decisive percentage."""
+    """Return a panel with both models' curves and bands, and a vertical line at the decisive percentage."""
     return Panel(box, _accuracy_layers(both_models.of_model, percent), x_axis, y_axis, title, drawing.TEXT - 1)
 
 
 def _accuracy_layers(curves: dict[str, Curve], percent: int) -> list[Layer]:
-    """A vertical line at the decisive percentage, then the models' curves and bands."""
+    """Return a vertical line at the decisive percentage, followed by the models' curves and bands."""
     return [
         upright(percent, DECISIVE),
         *(curve(estimates, LOOKS[name]) for name, estimates in reversed(curves.items())),
@@ -166,7 +169,7 @@ def _accuracy_layers(curves: dict[str, Curve], percent: int) -> list[Layer]:
 
 
 def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
-    """The highest accuracy or end of an interval."""
+    """Return the highest accuracy or interval end."""
     ends = [
         values
         for each in all_accuracies
@@ -177,7 +180,7 @@ def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
 
 
 def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
-    """The legend's entries of the two models, by these names or by their training."""
+    """Return legend entries for the two models, labelled with these names or with their training data."""
     names = names or {name: f"model {label}" for name, label in NAMES.items()}
     entries = []
     for name, label in names.items():
@@ -187,7 +190,7 @@ def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
 
 @with_columns({*attacks.Attack._fields, "way"})
 def accuracy_of_given(table: pa.Table) -> Figure | None:
-    """The accuracies of both models on both sets, and the corrected score; None for models trained here."""
+    """Draw both models' accuracies on both sets, and the corrected score. Returns None for models trained here."""
     all_attacks = attacks.read_attacks(table)
     if not all_attacks or CORRECTED not in texts(table, "way"):
         return None

@@ -1,4 +1,4 @@
-"""Common parts of the figures: attacks, the decisive attack, and curves of estimates.
+"""Code shared by the figures: attacks, the decisive attack, and curves of estimates.
 
 An attack is defined by an epoch, a layer and a number of neighbours.
 """
@@ -15,19 +15,19 @@ from dashboards import drawing
 from dashboards.chart import Curve
 from dashboards.columns import integers, numbers, texts, with_columns
 
-BOTH = "both"  # directions: the mean of the two, or all images
-PERCENT = 20  # as published; the default if no row of a table is marked as decisive
-# Colour, mark and dash in several figures.
+BOTH = "both"  # direction: the mean of both directions, or all images
+PERCENT = 20  # as published; default if no table row is marked as decisive
+# Colour, marker and dash used in several figures.
 TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
 NULL = " This is a control run: both models were trained on other images, the first in place of the named one."
-AXIS_LABELS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
+AXIS_LABELS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # by field
 NAMES = {"target_accuracy": "trained on the image", "reference_accuracy": "not trained on it"}
 
 
 class Attack(NamedTuple):
-    """An attack on the models after an epoch, at a layer, with k neighbours."""
+    """An attack on the models after a given epoch, at a given layer, with k neighbours."""
 
     epoch: int
     layer: int
@@ -39,19 +39,19 @@ class Attack(NamedTuple):
 
 @with_columns({*Attack._fields, "way"}, lambda: pa.table({}))
 def both_ways_rows(table: pa.Table) -> pa.Table:
-    """The rows of both directions; without columns if the table has no attacks."""
+    """Select the rows that combine both directions. Returns a table without columns if it contains no attacks."""
     return table.take(pa.array(np.flatnonzero(texts(table, "way") == BOTH)))
 
 
 @with_columns(Attack._fields, list)
 def read_attacks(table: pa.Table) -> list[Attack]:
-    """The attacks of a table in its order: ascending epochs, layers and numbers of neighbours as requested."""
+    """Return the attacks in table order: by epoch, then layers and numbers of neighbours as requested."""
     columns = (integers(table, name).tolist() for name in Attack._fields)
     return list(dict.fromkeys(Attack(*values) for values in zip(*columns, strict=True)))
 
 
 def decisive_attack(all_attacks: Sequence[Attack]) -> Attack:
-    """The decisive attack: after the last epoch, at the first layer, with the first k."""
+    """Return the decisive attack: after the last epoch, at the first layer, with the first k."""
     return Attack(max(attack.epoch for attack in all_attacks), all_attacks[0].layer, all_attacks[0].k)
 
 
@@ -61,7 +61,7 @@ def attack_rows(table: pa.Table, attack: Attack) -> pa.Table:
 
 
 def attacks_along(all_attacks: Sequence[Attack], field: str) -> list[Attack]:
-    """The decisive attack and those that differ only in this field, in ascending order of the field."""
+    """Return the decisive attack and those that differ only in this field, sorted by the field."""
     rest = decisive_attack(all_attacks)._asdict() | {field: None}
     return sorted(
         (attack for attack in all_attacks if attack._asdict() | {field: None} == rest),
@@ -70,14 +70,14 @@ def attacks_along(all_attacks: Sequence[Attack], field: str) -> list[Attack]:
 
 
 def neighbouring_attacks(all_attacks: Sequence[Attack]) -> Iterator[Attack]:
-    """The attacks that differ from the decisive one in one field: epochs, layers, then numbers of neighbours."""
+    """Yield the attacks that differ from the decisive one in one field: first epochs, then layers, then neighbours."""
     decisive = decisive_attack(all_attacks)
     for field in Attack._fields:
         yield from (attack for attack in attacks_along(all_attacks, field) if attack != decisive)
 
 
 def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
-    """The column `y_column` and its interval over the column `x_column`; None without values."""
+    """Return column `y_column` against column `x_column`. Returns None if there are no values."""
     if not {x_column, y_column} <= set(table.column_names):
         return None
     columns = []
@@ -91,7 +91,7 @@ def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
 
 
 def decisive_percent(table: pa.Table) -> int:
-    """The decisive percentage of most confident images, whose score was tested."""
+    """Return the decisive percentage of most confident images, for which the score was tested."""
     tested = np.flatnonzero(~np.isnan(numbers(table, "p_value")))
     if len(tested):
         return int(numbers(table, "percent")[tested[0]])
@@ -99,12 +99,12 @@ def decisive_percent(table: pa.Table) -> int:
 
 
 def rows_at_percent(table: pa.Table, percent: int) -> pa.Table:
-    """The rows of this percentage of most confident images."""
+    """Select the rows for this percentage of most confident images."""
     return table.take(pa.array(np.flatnonzero(numbers(table, "percent") == percent)))
 
 
 def axis_limits(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of an axis with these estimates, their intervals, and 0."""
+    """Return axis limits that contain these estimates, their intervals, and 0."""
     ends = np.concatenate(
         [values for estimates in curves for values in (estimates.value, estimates.low, estimates.high)]
     )

@@ -1,4 +1,4 @@
-"""Categories of images: memorised, misrepresented, correlated or unassociated, as in figures 5, 15 and 18."""
+"""Image categories (memorised, misrepresented, correlated or unassociated), as in figures 5, 15 and 18."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from dashboards.audits.deja_vu.attacks import AXIS_LABELS, read_curve
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, intervals, line
 from dashboards.columns import integers, numbers
 
-# Colours of the area and the edge of each category, from bottom to top.
+# Fill and edge colours of each category, from bottom to top.
 LOOKS = {
     "memorised": ("canary", "canary"),
     "misrepresented": ("ochre", "ochre"),
     "correlated": ("twin-band", "twin"),
     "unassociated": ("band", "muted"),
 }
-# Categories with intervals, and their marks and dashes.
+# Categories drawn with intervals, and their colours, markers and dashes.
 COMPARED: dict[str, tuple[str, str, Any]] = {
     "memorised": ("canary", "o", "-"),
     "misrepresented": ("ochre", "s", (0, (4, 2))),
 }
-# inches
+# Panel heights in inches.
 UPPER = 1.35
 LOWER = 1.35
 LABELS = 8  # labelled bars
-FEW = 4  # bars that would be too wide alone
+FEW = 4  # fewer bars than this would be too wide
 Shares = dict[str, Curve]
 
 
 def categories(table: pa.Table) -> Figure | None:
-    """The share of each category, and the two compared categories with intervals.
+    """Draw the share of each category, and the two compared categories with intervals.
 
-    The axis is the first of epochs, layers and numbers of neighbours with several values.
+    The x axis is the first of epochs, layers and numbers of neighbours that has several values.
     """
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
@@ -104,7 +104,7 @@ def _describe_shares(shares: Shares, field: str, index: int) -> str:
 
 
 def comparison(shares: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
-    """Memorised and misrepresented shares, their intervals, and the limits of a common axis."""
+    """Return the memorised and misrepresented shares with intervals, and common axis limits."""
     layers: list[Layer] = []
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
@@ -119,7 +119,7 @@ def comparison(shares: Shares, places: Any) -> tuple[list[Layer], tuple[float, f
 
 
 def _draw_stacked_bars(axes: Any, shares: Shares, places: Any) -> None:
-    """All four categories, stacked."""
+    """Draw all four categories as stacked bars."""
     below = np.zeros(len(places))
     for name, (area, edge) in LOOKS.items():
         look = {"color": drawing.light(area), "edgecolor": drawing.light(edge), "linewidth": 0.8}

@@ -1,4 +1,4 @@
-"""Memorised, correlated and most confident images, and their neighbours, as in figures 6, 7, 11, 12 and 20."""
+"""Neighbours of memorised, correlated and most confident images, as in figures 6, 7, 11, 12 and 20."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.catalog import is_embedded, load_with_boxes
 from tasks.datasets.dataset import DatasetError
 
-EACH = 10  # images of each kind
-NEIGHBOURS = 10  # of an image, by each model
-LONGEST = 96  # pixels of an image in the page
-# Colours of the box and of the crop, both outlined in ink to be visible on any photograph.
+EACH = 10  # images per kind
+NEIGHBOURS = 10  # per image and model
+LONGEST = 96  # pixels of an image on the page
+# Colours of the box and the crop. Both are outlined in ink, so that they are visible on any photograph.
 BOX = drawing.light("paper")
 CROP = drawing.PALETTE["canary"][1]
 TITLE = "Neighbours"
@@ -54,12 +54,12 @@ CAPTION = (
     "the image; single cases also occur by chance, like misrepresented images."
 )
 Row = Mapping[str, Any]
-Layers = Sequence[Row]  # of one image, a row for each layer, the decisive one first
+Layers = Sequence[Row]  # rows of one image, one per layer, the decisive layer first
 Rows = Mapping[str, Sequence[Layers]]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The images of each kind, or a note with the ids of private images; None without any."""
+    """Show the images of each kind, or a note with the ids of private images. Returns None if there are none."""
     rows = select_pictures(run.table("retrieval"))
     if not any(rows.values()):
         return None
@@ -81,13 +81,13 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, f"{hidden} {ids}", title=TITLE)
     try:
         return Gallery(caption, True, "", items=tuple(items(config, rows)), title=TITLE)
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(caption, False, f"The images cannot be shown{error_reason(run, error)}. {ids}", title=TITLE)
 
 
 @with_columns(("kind", "scope", "rank"), dict)
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
-    """The first images of each kind over all classes, by layer."""
+    """Select the first images of each kind over all classes, by layer."""
     listed_rows = []
     for row in table.to_pylist():
         if row["scope"] == "all" and row["rank"] <= EACH:
@@ -105,7 +105,7 @@ def _rank_key(row: Row) -> int:
 
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
-    """Each image, its crop and its neighbours."""
+    """Yield each image together with the crop and the neighbours."""
     data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
@@ -114,7 +114,7 @@ def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
 
 
 def item(layers: Layers, data: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
-    """An image and its neighbours at each layer; layers are named if there are several."""
+    """Return an image and the neighbours at each layer. Layers are named if there are several."""
     row = layers[0]
     strips = tuple(
         strip(row_of_layer, model, data, side, f", layer {row_of_layer['layer']}" if len(layers) > 1 else "")
@@ -126,7 +126,7 @@ def item(layers: Layers, data: BoxedPictures, config: DejaVu, side: int, group: 
 
 
 def picture_and_crop(id_: str, data: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
-    """An image with outlined boxes and crop, and the crop."""
+    """Return the image with boxes and crop outlined, and the crop itself."""
     (row,) = _row_indices([id_], data)
     crops = attack(config)
     rectangle, _ = windows(data, np.array([row]), crops.crop, crops.smallest, crops.corner_share)
@@ -140,7 +140,7 @@ def picture_and_crop(id_: str, data: BoxedPictures, config: DejaVu, side: int) -
 
 
 def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> Strip:
-    """The neighbours by one of the models, at a layer."""
+    """Return the neighbours found by one of the models at one layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
     images = evaluation_pictures(data, _row_indices(ids, data), side)
     model_and_layer = f"{MODELS[model].lower()}{layer}"
@@ -161,7 +161,7 @@ def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> S
 
 
 def _row_indices(ids: Sequence[str], data: BoxedPictures) -> NDArray[np.int64]:
-    """The rows of these images. Raises DatasetError for an unknown one."""
+    """Return the row numbers of these images. Raises DatasetError if one is unknown."""
     rows = [bisect_left(data.ids, id_) for id_ in ids]
     absent = []
     for id_, row in zip(ids, rows, strict=True):
@@ -173,7 +173,7 @@ def _row_indices(ids: Sequence[str], data: BoxedPictures) -> NDArray[np.int64]:
 
 
 def draw_outlines(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequence[int]) -> Pixels:
-    """The whole image in display size, with dashed boxes and a solid crop."""
+    """Draw dashed boxes and a solid crop on the whole image at display size."""
     from PIL import Image, ImageDraw
 
     height, width = picture.shape[:2]
@@ -201,11 +201,11 @@ def draw_outlines(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequenc
     return np.asarray(image)
 
 
-Line = tuple[int, int, int, int]  # from x, y to x, y
+Line = tuple[int, int, int, int]  # start x, y and end x, y
 
 
 def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int = 0) -> list[Line]:
-    """The four edges of a rectangle in display pixels, clipped to the image and moved inwards by `inwards`."""
+    """Return a rectangle's four edges in display pixels, clipped to the image and moved inwards by `inwards`."""
     ends = np.array(box) * scale - (0, 0, 1, 1) + np.array((1, 1, -1, -1)) * inwards
     left, top, right, bottom = np.clip(np.rint(ends).astype(int), 0, np.array([*size, *size]) - 1).tolist()
     return [
@@ -217,7 +217,7 @@ def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int 
 
 
 def dashes(line: Line) -> Iterator[Line]:
-    """Dashes of a vertical or horizontal line, with gaps of equal length."""
+    """Split a vertical or horizontal line into dashes with gaps of equal length."""
     long = 3
     x, y, to_x, to_y = line
     for start in range(0, max(to_x - x, to_y - y) + 1, 2 * long):

@@ -1,4 +1,4 @@
-"""Reconstructions from the neighbours of a background by both models, as in figure 1."""
+"""Reconstructions by both models from the neighbours of a background, as in figure 1."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tasks.audits.deja_vu.measures.reconstruction import DRAWN
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.catalog import is_embedded, load_with_boxes
 
-EACH = 6  # images of each kind
+EACH = 6  # images per kind
 TITLE = "Reconstructions"
-KINDS = {  # by correctness of the target's and of the reference's reconstruction
+KINDS = {  # keyed by whether the target's and the reference's reconstructions are correct
     (True, False): "Correct only by the model trained on the image",
     (False, True): "Correct only by the model not trained on the image",
     (True, True): "Correct by both models",
@@ -32,11 +32,14 @@ CAPTION = (
     f"The first {EACH} of each kind among randomly chosen images."
 )
 Row = Mapping[str, Any]
-Pair = tuple[Row, Row]  # target's and reference's reconstruction of one image
+Pair = tuple[Row, Row]  # the target's and the reference's reconstruction of one image
 
 
 def reconstruction(run: Run, show_images: bool) -> Gallery | None:
-    """Both models' reconstructions of each kind, or a note with the ids of private images; None without any."""
+    """Show both models' reconstructions of each kind, or a note with the ids of private images.
+
+    Returns None if there are none.
+    """
     kinds = _group_by_kind(pairs(run.table("drawn")))
     if not kinds:
         return None
@@ -53,7 +56,7 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, f"{hidden} {ids}", title=TITLE)
     try:
         return Gallery(CAPTION, True, "", items=tuple(items(config, kinds)), title=TITLE)
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(
             CAPTION, False, f"The reconstructions cannot be shown{error_reason(run, error)}. {ids}", title=TITLE
         )
@@ -61,7 +64,7 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
 
 @with_columns(DRAWN.names, list)
 def pairs(table: pa.Table) -> list[Pair]:
-    """Both models' reconstructions of each image, by set and id."""
+    """Return both models' reconstructions of each image, by set and id."""
     rows = {(row["set"], row["id"], row["model"]): row for row in table.to_pylist()}
     targets = [row for (name, _, model), row in sorted(rows.items()) if name == model]
     references = []
@@ -75,7 +78,7 @@ def pairs(table: pa.Table) -> list[Pair]:
 
 
 def _group_by_kind(all_pairs: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
-    """The first pairs of each existing kind."""
+    """Return the first pairs of each kind that occurs."""
     kinds = {}
     for kind in KINDS:
         of_kind = []
@@ -92,7 +95,7 @@ def is_correct(row: Row) -> bool:
 
 
 def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iterator[Item]:
-    """Each image, its crop and both reconstructions."""
+    """Yield each image together with the crop and both reconstructions."""
     data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, pairs_of_kind in kinds.items():
@@ -104,7 +107,7 @@ def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iter
 
 
 def strip(row: Row, model: str, data: BoxedPictures) -> Strip:
-    """One model's reconstruction. Raises ValueError if its bytes are not an image."""
+    """Return one model's reconstruction. Raises ValueError if its bytes are not an image."""
     side = row["side"]
     predicted_class = data.names[row["drawn_label"]]
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)

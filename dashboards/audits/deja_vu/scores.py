@@ -1,4 +1,4 @@
-"""The deja vu score by epoch, layer and number of neighbours, and the linear probe: figures 4, 8, 15 and 18."""
+"""The deja vu score by epoch, layer and number of neighbours, and the linear probe, as in figures 4, 8, 15 and 18."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tasks.audits.deja_vu.accuracy import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import count_correct
 from tasks.contract.summaries import Estimate
 
-STEP = 1.95  # inches from a panel to the next
+STEP = 1.95  # inches from one panel to the next
 LOOKS = {"deja vu score": TARGET, "linear probe, train - test": GAP}
-SPLITS = ("train", "validation")  # the first contains the training images of both the model and its probe
+SPLITS = ("train", "validation")  # the first contains images on which both the model and its probe were trained
 REQUIRED_COLUMNS = {"epoch", "layer", "split", "correct", "n"}
 Gaps = Mapping[tuple[int, int], Estimate]  # by epoch and layer
 
 
 @dataclass(frozen=True)
 class ScorePanel:
-    """The score over one of AXIS_LABELS, and the gap of linear probes, if any."""
+    """The score against one of AXIS_LABELS, and the gap of linear probes if there is one."""
 
     field: str
     score: Curve
     gap: Curve | None
 
     def draw(self, foot: float, tuned: int | None, unit: str) -> Panel:
-        """The panel, `foot` inches from the bottom; `tuned`: the first epoch of fine-tuning."""
+        """Return the panel, `foot` inches from the bottom. `tuned` is the first epoch of fine-tuning."""
         places = self.score.places
         layers: list[Layer] = [level(0)]
         if self.field == "epoch" and tuned is not None:
@@ -60,7 +60,10 @@ class ScorePanel:
 
 
 def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None) -> Figure | None:
-    """The score by varied setting, and its interval. `pretraining_epochs`: the epoch after which fine-tuning starts."""
+    """Draw the score against the varied setting, with intervals.
+
+    Fine-tuning starts after epoch `pretraining_epochs`.
+    """
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
     if not all_attacks:
@@ -71,14 +74,19 @@ def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None)
     panels = [panel for field in AXIS_LABELS if (panel := _score_panel(field, rows, all_attacks, probed)) is not None]
     if not panels:
         return None
-    tuned = pretraining_epochs if pretraining_epochs is not None and last.epoch > pretraining_epochs else None
-    gap = (
-        "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a common "
-        "indicator of overfitting. "
-        if any(panel.gap for panel in panels)
-        else ""
-    )
-    tuning_note = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. " if tuned is not None else ""
+    tuned = None
+    if pretraining_epochs is not None and last.epoch > pretraining_epochs:
+        tuned = pretraining_epochs
+    if any(panel.gap for panel in panels):
+        gap = (
+            "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a "
+            "common indicator of overfitting. "
+        )
+    else:
+        gap = ""
+    tuning_note = ""
+    if tuned is not None:
+        tuning_note = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. "
     n = int(integers(attacks.attack_rows(rows, last), "images").max())
     caption = (
         f"The deja vu score at {percent} %: how much more often the model that was trained on an image names its "
@@ -103,7 +111,7 @@ def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None)
 
 
 def _score_panel(field: str, rows: pa.Table, all_attacks: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
-    """The panel of this field; None if it has a single value."""
+    """Return the panel for this field. Returns None if the field has only one value."""
     attacks_of_field = attacks.attacks_along(all_attacks, field)
     if len(attacks_of_field) < 2:
         return None
@@ -120,7 +128,7 @@ def _score_panel(field: str, rows: pa.Table, all_attacks: list[attacks.Attack], 
 
 
 def describe_panel(panel: ScorePanel) -> str:
-    """Describe the score and the probes' gap at each position."""
+    """Describe the score and the probe gap at each position."""
     words = [f"Deja vu score by {panel.field}: {_list_estimates(panel.score)}."]
     return " ".join([*words, f"Linear probe, train - test: {_list_estimates(panel.gap)}."] if panel.gap else words)
 
@@ -133,7 +141,7 @@ def _list_estimates(estimates: Curve) -> str:
 
 @with_columns(REQUIRED_COLUMNS, dict)
 def gaps(table: pa.Table) -> Gaps:
-    """Accuracy on training images minus that on other images, over all models, by epoch and layer."""
+    """Return the accuracy on training images minus that on other images, over all models, by epoch and layer."""
     gap_by_cell = {}
     for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
         of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
@@ -144,7 +152,7 @@ def gaps(table: pa.Table) -> Gaps:
 
 
 def gap(training: tuple[float, int], held_out: tuple[float, int]) -> Estimate:
-    """The difference of two shares (correct, all) of different images, and its 95 % interval.
+    """Return the difference between two shares (correct, all) of different images, and a 95 % interval.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
@@ -157,7 +165,7 @@ def gap(training: tuple[float, int], held_out: tuple[float, int]) -> Estimate:
 
 
 def _gap_curve(gap_by_position: Mapping[int, Estimate]) -> Curve | None:
-    """The curve of these gaps; None without any."""
+    """Return the curve of these gaps. Returns None if there are none."""
     if not gap_by_position:
         return None
     places = sorted(gap_by_position)

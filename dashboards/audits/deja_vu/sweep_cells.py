@@ -1,4 +1,7 @@
-"""Comparison of a sweep's cells: accuracies, courses of the score, and categories: figures 3, 4, 5, 9 and 13."""
+"""Compares the cells of a sweep, as in figures 3, 4, 5, 9 and 13.
+
+The figures show accuracies, scores during training, and categories.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ from dashboards.run import Run
 from dashboards.summary import shorten
 from dashboards.sweep import LINES, name_cells
 
-LETTERS = 17  # above a small panel
+LETTERS = 17  # letters above a small panel
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting, and its stored tables; `short` are only the values of the setting."""
+    """A sweep cell with stored tables, named by its setting. `short` contains only the values in the setting."""
 
     name: str
     short: str
@@ -69,13 +72,13 @@ class Cell:
         return decisive_percent(self.scores)
 
     def accuracies(self) -> Accuracies | None:
-        """Both models' accuracies for the decisive attack."""
+        """Return both models' accuracies for the decisive attack."""
         if self.decisive is None:
             return None
         return accuracies(self.scores, self.decisive, self.name)
 
     def score_curve(self) -> Curve | None:
-        """The score by epoch."""
+        """Return the score by epoch."""
         if self.decisive is None:
             return None
         epoch_attacks = attacks.attacks_along(attacks.read_attacks(self.scores), "epoch")
@@ -85,7 +88,7 @@ class Cell:
         )
 
     def shares(self) -> dict[str, Curve]:
-        """The shares of memorised and of misrepresented images at the last epoch."""
+        """Return the shares of memorised and misrepresented images at the last epoch."""
         table = attacks.both_ways_rows(self.run.table("categories"))
         all_attacks = attacks.read_attacks(table)
         if all_attacks:
@@ -95,7 +98,7 @@ class Cell:
         return {name: share for name in COMPARED if (share := read_curve(rows, "epoch", name)) is not None}
 
     def probe_gap(self) -> Curve | None:
-        """The gap of the linear probe for the decisive attack; None without one."""
+        """Return the gap of the linear probe for the decisive attack. Returns None if there is none."""
         probed = gaps(self.run.table("probe"))
         if self.decisive is None:
             estimate = None
@@ -108,7 +111,7 @@ class Cell:
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
-    """Figures that compare cells, each if at least two cells have its data."""
+    """Return figures that compare cells. A figure is drawn if at least two cells have the data for it."""
     setting, names, values = name_cells(run)
     cells = [Cell(name, short, cell) for name, short, cell in zip(names, values, run.cells, strict=False)]
     if not cells:
@@ -122,14 +125,14 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 
 def _cell_labels(cells: Sequence[Cell], max_letters: int) -> list[str]:
-    """The names of cells, or only their values if a name is longer than this."""
+    """Return the cell names, or only their values if a name is longer than `max_letters`."""
     if max((len(cell.name) for cell in cells), default=0) > max_letters:
         return [cell.short for cell in cells]
     return [cell.name for cell in cells]
 
 
 def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
-    """A small panel for each cell: both models' accuracies over the share of most confident images."""
+    """Draw one small panel per cell: both models' accuracies against the share of most confident images."""
     cells_with_data = [(cell, estimates) for cell in cells if (estimates := cell.accuracies()) is not None]
     if len(cells_with_data) < 2:
         return None
@@ -158,7 +161,7 @@ def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
 
 
 def _compare_score_curves(cells: list[Cell], setting: str) -> Figure | None:
-    """The score by epoch, a line for each cell; None if no cell has several epochs."""
+    """Draw the score by epoch, with one line per cell. Returns None if no cell has several epochs."""
     cells_with_data = [(cell, scores) for cell in cells if (scores := cell.score_curve()) is not None]
     if len(cells_with_data) < 2 or max(len(scores.places) for _, scores in cells_with_data) < 2:
         return None
@@ -195,7 +198,7 @@ Looks = dict[str, tuple[str, str, Any]]
 
 
 def _compare_shares(cells: list[Cell], setting: str) -> Figure | None:
-    """A row for each cell: the shares of memorised and misrepresented images."""
+    """Draw one row per cell: the shares of memorised and misrepresented images."""
     rows = [(cell, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
     if len(rows) < 2:
         return None
@@ -209,7 +212,7 @@ def _compare_shares(cells: list[Cell], setting: str) -> Figure | None:
 
 
 def _compare_gaps(cells: list[Cell], setting: str) -> Figure | None:
-    """A row for each cell: the score and the gap of the linear probe."""
+    """Draw one row per cell: the score and the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
         score = cell.score_curve()
@@ -228,7 +231,7 @@ def _compare_gaps(cells: list[Cell], setting: str) -> Figure | None:
     return _row_chart("gaps", title, caption, rows, LOOKS, "share")
 
 
-Rows = list[tuple[Cell, dict[str, Curve]]]  # cell and its estimates at its last epoch
+Rows = list[tuple[Cell, dict[str, Curve]]]  # cell, and its estimates at its last epoch
 
 
 def _describe_cells(rows: Rows) -> str:
@@ -240,7 +243,7 @@ def _describe_cells(rows: Rows) -> str:
 
 
 def _row_chart(name: str, title: str, caption: str, all_rows: Rows, looks: Looks, unit: str) -> Figure:
-    """The estimates, a row for each cell, on a common scale with a line at 0."""
+    """Draw the estimates with one row per cell, on a common scale with a line at 0."""
     drawn_rows = all_rows[: layout.MOST]
     rows = layout.rows(_cell_labels([cell for cell, _ in drawn_rows], layout.LETTERS), legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]

@@ -1,4 +1,4 @@
-"""The figures of a `density` run."""
+"""Figures of a `density` run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The score and its significance first, then its course over training and related figures."""
+    """Return figures of the score and its significance, then of its development during training, then the rest."""
     observations = Observations(run.table("scores"))
     statistics = Statistics(run.table("distribution"))
     return (
@@ -39,6 +39,6 @@ def figures(run: Run) -> Iterable[Figure | None]:
 
 
 def leaves_out_rows(config: Any) -> bool:
-    """Whether single observations were held out; False for the config of an earlier version."""
+    """Whether individual observations were held out. False for configurations from earlier versions."""
     question = getattr(config, "question", None)
     return isinstance(question, Memorization) and question.leaves_out_rows

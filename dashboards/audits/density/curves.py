@@ -1,4 +1,4 @@
-"""The course of memorisation and of the losses over training, as in figures 4a and 4b."""
+"""Memorisation and losses during training, as in figures 4a and 4b."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dashboards.columns import integers, numbers, texts, with_columns
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
 PANEL = 1.5  # inches
-MARKED = 12  # epochs with a mark each
+MARKED = 12  # number of epochs up to which each one has a marker
 REQUIRED_COLUMNS = {"epoch", "models", "split", "estimate", "low", "high", "n"}
 MODELS = {"folds": "models trained without a fold", "whole": "model of all data"}
 SHORT = {"folds": "without a fold", "whole": "all data"}
 DASHES: dict[str, Any] = {"folds": "-", "whole": (0, (4, 2))}
 SPLITS = {"test": "canary", "train": "twin"}
-SKIPPED = 0.1  # share of initial epochs whose losses may exceed the axis, because they would hide later differences
-Curves = dict[str, dict[str, Curve]]  # statistic -> score -> its course
+SKIPPED = 0.1  # fraction of initial epochs whose losses may exceed the axis, because they would hide later differences
+Curves = dict[str, dict[str, Curve]]  # statistic -> score -> curve
 Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> value without memorisation
-Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, with the interval over trainings
+Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, with intervals over trainings
 
 
 def learning_curve(statistics: Statistics) -> Figure | None:
-    """High quantiles and the median of both scores by epoch, and their jackknife intervals."""
+    """Draw high quantiles and the median of both scores by epoch, with jackknife intervals."""
     curves = {}
     for statistic in MEASURES:
         of_score = {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
@@ -86,13 +86,13 @@ def _learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
 
 
 def epoch_axis(curves: Iterable[Curve]) -> Axis:
-    """The axis of epochs, starting at 0."""
+    """Return an epoch axis that starts at 0."""
     limits = drawing.padded_limits([0.0, float(max(int(course.places[-1]) for course in curves))], 0.03)
     return Axis("epoch", limits, 6, integer_ticks=True)
 
 
 def losses(table: pa.Table) -> Figure | None:
-    """Both losses by epoch: the mean of models trained without a fold, and the model of all data."""
+    """Draw both losses by epoch: the mean over models trained without a fold, and the model trained on all data."""
     by_kind = read_losses(table)
     if not by_kind:
         return None
@@ -122,7 +122,7 @@ def losses(table: pa.Table) -> Figure | None:
 
 @with_columns(REQUIRED_COLUMNS, dict)
 def read_losses(table: pa.Table) -> Losses:
-    """The losses by models and split, in the order of the epochs."""
+    """Read the losses by models and split, in epoch order."""
     models = texts(table, "models")
     split = texts(table, "split")
     epoch = integers(table, "epoch")
@@ -141,7 +141,7 @@ def read_losses(table: pa.Table) -> Losses:
 
 
 def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of the y axis for all losses except those of the first epochs, which are much larger."""
+    """Return y axis limits for all losses except those of the first epochs, which are much larger."""
     last = max(int(loss.places[-1]) for loss in losses)
     drawn_values: list[float] = []
     for loss in losses:
@@ -151,7 +151,7 @@ def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _losses_caption(by_kind: Losses, high: float) -> str:
-    """The caption of the losses, of which those up to `high` are drawn."""
+    """Return the caption of the losses, which are drawn up to `high`."""
     above = max(int(loss.places[loss.value > high].max(initial=0)) for loss in by_kind.values())
     cut = ""
     if above:
@@ -168,7 +168,7 @@ def _losses_caption(by_kind: Losses, high: float) -> str:
 
 
 def _describe_losses(by_kind: Losses, models: str) -> str:
-    """Describe the last losses, their gap, and the lowest test loss."""
+    """Describe the final losses, their gap, and the lowest test loss."""
     splits = {}
     for split in SPLITS:
         if (models, split) in by_kind:

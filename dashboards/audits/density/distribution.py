@@ -1,4 +1,4 @@
-"""The distribution of both scores over observations, as in figure 4c, and the significance of the scores."""
+"""Distribution of both scores over observations, as in figure 4c, and the significance of the scores."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
 from tasks.audits.density.tail import LEVEL, alone
 
 PANEL = 1.55  # inches
-BINS = 70  # at most
+BINS = 70  # maximum number of bins
 NULL: dict[str, Any] = {"color": drawing.light("violet"), "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 MEDIAN: dict[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.4}
-P_BINS = 20  # bins of p-values
-P_PANEL = 1.5  # inches of a panel
-PANEL_GAP = 0.95  # between the two
-# Quantiles of the published score that bound groups of observations.
+P_BINS = 20  # bins for p-values
+P_PANEL = 1.5  # inches per panel
+PANEL_GAP = 0.95  # inches between the two panels
+# Quantiles of the published score that separate groups of observations.
 GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
-Groups = list[tuple[str, int, int]]  # name, number of significant and of all observations
+Groups = list[tuple[str, int, int]]  # group name, number of significant observations, number of observations
 
 
 def distribution(observations: Observations, statistics: Statistics) -> Figure | None:
-    """Histograms of both scores on one axis, with 0, the median and its null."""
+    """Draw histograms of both scores on one axis, with lines at 0, the median and its null value."""
     scores = {score: observations.known_scores[score] for score in SCORES if score in observations.known_scores}
     if not scores:
         return None
@@ -86,11 +86,11 @@ def distribution(observations: Observations, statistics: Statistics) -> Figure |
 
 
 def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
-    """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
+    """Draw binned counts. Those above the 95 % quantile have the colour of highly memorised observations."""
     layers = []
     for kind, part in (("regular", values), ("memorised", values[highly_memorised_mask(values)])):
         counts = np.histogram(part, edges)[0]
-        first = int((counts > 0).argmax())  # no line along the axis before the first count
+        first = int((counts > 0).argmax())  # draws no line along the axis before the first count
         layers.append(histogram(counts[first:], edges[first:], KIND_COLOURS[kind], width=1))
     return layers
 
@@ -132,9 +132,9 @@ def _describe_distribution(score: str, values: Array, statistics: Statistics, nu
 
 
 def significance(observations: Observations, dependent: bool = False) -> Figure | None:
-    """The histogram of p-values, and the share of significant observations by score.
+    """Draw the histogram of p-values, and the share of significant observations by score.
 
-    `dependent`: p-values of rows that were held out one by one, adjusted for dependence.
+    `dependent` is set if rows were held out one at a time and their p-values are adjusted for dependence.
     """
     p = observations.column("p_value")
     adjusted = observations.column("p_adjusted")
@@ -197,7 +197,7 @@ def _significance_caption(p: Array, dependent: bool) -> str:
 
 
 def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
-    """Describe the numbers of significant observations, of all and by score."""
+    """Describe the numbers of significant observations in total and by score."""
     n = len(p)
     small_p_count = int((p <= LEVEL).sum())
     return (
@@ -210,7 +210,7 @@ def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
 
 
 def _significant_shares(score: Array, significant: Any) -> Groups:
-    """The groups with observations, the lowest scores first."""
+    """Return the groups that contain observations, lowest scores first."""
     group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
     masks = [(name, group == index) for index, name in enumerate(NAMES)]
     shares = []

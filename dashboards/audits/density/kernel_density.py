@@ -1,4 +1,4 @@
-"""Memorisation and overfitting of kernel densities in one dimension, as in figure 1."""
+"""Memorisation and overfitting of one-dimensional kernel densities, as in figure 1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PANEL = 1.55  # inches
 
 @with_columns({"x", *NAMES})
 def kernel_density(table: pa.Table) -> Figure | None:
-    """The density with and without the point, and compared with the overfitted one."""
+    """Draw the density with and without the point, and compare it with the overfitted density."""
     columns = np.stack([numbers(table, name) for name in ("x", *NAMES)])
     columns = columns[:, ~np.isnan(columns).any(axis=0)]
     if columns.shape[1] < 2:

@@ -1,4 +1,4 @@
-"""Nearest neighbours of observations among samples, as in figures 5, 12 and 13, and near duplicates in the data."""
+"""Nearest neighbours of observations among samples, as in figures 5, 12 and 13, and near-duplicates in the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Kinds = dict[str, tuple[Array, int]]  # kind -> quantiles of its ratios, and num
 
 @dataclass(frozen=True)
 class Bins:
-    """The mean ratio in ascending bins of M, and its standard error (NaN: one observation)."""
+    """The mean ratio in ascending bins of M, and its standard error (NaN if the bin has one observation)."""
 
     low: Array
     high: Array
@@ -37,7 +37,7 @@ class Bins:
 
     @property
     def width(self) -> float:
-        """The median width of the bins; 1 if all are open."""
+        """The median bin width, or 1 if all bins are open."""
         widths = self.high - self.low
         if not np.isnan(widths).all():
             return float(np.nanmedian(widths))
@@ -45,14 +45,16 @@ class Bins:
 
     @property
     def starts(self) -> Array:
-        """The lower end of each bin, with the median width for open bins."""
+        """The lower end of each bin. Open bins get the median width."""
         starts: Array = np.where(np.isnan(self.low), self.high - self.width, self.low)
         return starts
 
 
 @with_columns(RATIOS)
 def ratios(table: pa.Table) -> Figure | None:
-    """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
+    """Draw the mean ratio by score with 1.96 standard errors, and the ratio distribution for both kinds of
+    observations.
+    """
     bins = _read_mean_ratios(table)
     groups = _read_quantiles(table)
     if bins is None and not groups:
@@ -82,20 +84,20 @@ def ratios(table: pa.Table) -> Figure | None:
 
 
 def _ratio_caption(bins: Bins | None, groups: Kinds) -> str:
-    above = (
-        f"Dots: the mean ratio in a bin of M, ± {SE} standard errors over observations; hollow: a bin with one "
-        f"observation.{_describe_far_bins(bins)} "
-        if bins is not None
-        else ""
-    )
-    below = (
-        "Bottom: the cumulative share of observations by ratio; further right means closer samples. Highly memorised: "
-        f"M above its {HIGH:.0%} quantile, n "
-        + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
-        + ". "
-        if groups
-        else ""
-    )
+    above = ""
+    if bins is not None:
+        above = (
+            f"Dots: the mean ratio in a bin of M, ± {SE} standard errors over observations; hollow: a bin with one "
+            f"observation.{_describe_far_bins(bins)} "
+        )
+    below = ""
+    if groups:
+        below = (
+            "Bottom: the cumulative share of observations by ratio; further right means closer samples. Highly "
+            f"memorised: M above its {HIGH:.0%} quantile, n "
+            + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
+            + ". "
+        )
     return (
         "The ratio of an observation: its distance to the nearest validation image divided by that to the nearest "
         "sample of the model, with equal numbers of both; Euclidean, at half the resolution. Dashed: 1, equal. "
@@ -118,7 +120,7 @@ def _read_mean_ratios(table: pa.Table) -> Bins | None:
 
 
 def _read_quantiles(table: pa.Table) -> Kinds:
-    """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
+    """Read evenly spaced quantiles of the ratios, and the number of observations, for each kind."""
     group = texts(table, "group")
     n = integers(table, "n")
     quantiles = table["quantiles"].to_pylist()
@@ -132,14 +134,16 @@ def _read_quantiles(table: pa.Table) -> Kinds:
 
 
 def _means_panel(box: layout.Box, bins: Bins) -> Panel:
-    """The mean of each bin that is drawn."""
+    """Return a panel with the mean of each drawn bin."""
     near = _near_bins(bins)
     alone = np.isnan(bins.error)
     middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
     several = near & ~alone
     single = near & alone
     half = SE * bins.error[several]
-    size = 4.5 if near.sum() <= 60 else 3
+    size = 3.0
+    if near.sum() <= 60:
+        size = 4.5
     layers = [
         level(1),
         intervals(middle[several], bins.mean[several] - half, bins.mean[several] + half, "accent", 1.6),
@@ -151,7 +155,7 @@ def _means_panel(box: layout.Box, bins: Bins) -> Panel:
 
 
 def _describe_far_bins(bins: Bins) -> str:
-    """Describe the bins that are not drawn; empty if all are drawn."""
+    """Describe the bins that are not drawn. Returns an empty string if all bins are drawn."""
     far_bins = ~_near_bins(bins)
     if not far_bins.any():
         return ""
@@ -164,7 +168,7 @@ def _describe_far_bins(bins: Bins) -> str:
 
 
 def _near_bins(bins: Bins) -> Any:
-    """The mask of drawn bins: all except distant bins with few observations."""
+    """Return the mask of bins to draw: all except distant bins with few observations."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first = int((share >= 0.0005).argmax())
     last = int((share >= 0.9995).argmax())
@@ -174,7 +178,7 @@ def _near_bins(bins: Bins) -> Any:
 
 
 def _cumulative_panel(groups: Kinds) -> Panel:
-    """The share of observations up to each ratio, a line for each kind."""
+    """Return a panel with the cumulative share of observations by ratio, one line per kind."""
     lines = []
     for kind, (values, _) in groups.items():
         lines.append(
@@ -188,7 +192,7 @@ def _cumulative_panel(groups: Kinds) -> Panel:
 
 
 def _describe_means(bins: Bins) -> str:
-    """Describe the mean ratio, and the number of bins in which it differs from 1."""
+    """Describe the mean ratio, and how many bins differ from 1."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
     above = int((bins.mean - half > 1).sum())
@@ -201,20 +205,22 @@ def _describe_means(bins: Bins) -> str:
 
 
 def _describe_quantiles(kind: str, values: Array, n: int) -> str:
-    """Describe the median ratio of a kind and its central 90 %."""
+    """Describe the median and the central 90 % of a kind's ratios."""
     low, middle, high = (drawing.format_number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
     return f"{KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
 
 
 @with_columns(PAIRS)
 def duplicates(table: pa.Table) -> Figure | None:
-    """Pairs by rank and distance; pairs with different labels are marked."""
+    """Draw pairs by rank and distance. Pairs with different labels are marked."""
     distance = numbers(table, "distance")
     order = np.argsort(integers(table, "rank"), kind="stable")
     order = order[~np.isnan(distance[order])]
     if not len(order):
         return None
-    rest = f" The first {MAX_PAIRS} of {len(order)} pairs are drawn." if len(order) > MAX_PAIRS else ""
+    rest = ""
+    if len(order) > MAX_PAIRS:
+        rest = f" The first {MAX_PAIRS} of {len(order)} pairs are drawn."
     caption = (
         "Each mark is a pair of training images and their Euclidean distance; 0 means identical images. If one is "
         "held out, the other is still trained on, so its score M is low although the model may reproduce it."
@@ -225,7 +231,9 @@ def duplicates(table: pa.Table) -> Figure | None:
     closest = distance[drawn_pairs]
     names = np.array(_pair_kinds(table))[drawn_pairs]
     masks = {name: names == name for name in PAIR_LOOKS if (names == name).any()}
-    size = 4.5 if len(drawn_pairs) <= 100 else 3
+    size = 3.0
+    if len(drawn_pairs) <= 100:
+        size = 4.5
     panel = Panel(
         layout.wide_box(0.55, 2.05),
         [marks(rank[mask], closest[mask], *PAIR_LOOKS[name], size, markeredgewidth=0) for name, mask in masks.items()],
@@ -268,7 +276,7 @@ def _describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
 
 
 def _pair_kinds(table: pa.Table) -> list[str]:
-    """Whether each pair's labels are the same; `pairs` for data without labels."""
+    """Return whether each pair's labels are the same, or `pairs` if the data have no labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows
     label = numbers(table, "label")

@@ -1,4 +1,4 @@
-"""Common parts of the figures: scores and their statistics, styles, and axis limits robust against outliers."""
+"""Code shared by the figures: scores and their statistics, styles, and axis limits that are robust to outliers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboards.chart import Array, Curve
 from dashboards.columns import integers, numbers, texts
 from tasks.audits.density.highly_memorised import highly_memorised_mask
 
-# The column of each score. The published score is biased towards memorisation.
+# Table column of each score. The published score is biased towards memorisation.
 COLUMNS = {"published": "m", "matched": "m_matched"}
 SCORES = {"matched": "M, matched counts", "published": "M as published"}
 SCORE_LOOKS: Mapping[str, legend.Series] = {"matched": drawing.SERIES[0], "published": drawing.SERIES[1]}
@@ -24,13 +24,13 @@ KINDS = {"memorised": "highly memorised", "regular": "regular"}
 KIND_COLOURS = {"memorised": "canary", "regular": "twin"}
 DASHES: dict[str, Any] = {"memorised": "-", "regular": (0, (4, 2))}
 STATISTICS = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"}
-TAIL = 0.001  # share of values at each end that may be outside the axis
-STRETCHED = 1.5  # an axis is cut if tails make it longer by this factor
+TAIL = 0.001  # fraction of values at each end that may lie outside the axis
+STRETCHED = 1.5  # the axis is cut if tails would make it longer by this factor
 
 
 @dataclass(frozen=True)
 class Observations:
-    """One row per observation. Columns that the table lacks are empty; nulls are NaN."""
+    """One row per observation. Columns missing from the table are empty, and nulls are NaN."""
 
     table: pa.Table
 
@@ -42,7 +42,7 @@ class Observations:
 
     @cached_property
     def scores(self) -> dict[str, Array]:
-        """The scores that have any value, over all observations."""
+        """The scores that have at least one value, over all observations."""
         scores = {score: self.column(column) for score, column in COLUMNS.items()}
         result = {}
         for score, values in scores.items():
@@ -57,8 +57,8 @@ class Observations:
 
     @property
     def high(self) -> NDArray[np.bool_]:
-        """The mask of highly memorised observations; all False without matched-count scores."""
-        values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf is above any quantile
+        """Mask of highly memorised observations. All False if there are no matched-count scores."""
+        values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf lies above any quantile
         defined = ~np.isnan(values)
         high = np.zeros(len(values), np.bool_)
         high[defined] = highly_memorised_mask(values[defined])
@@ -70,7 +70,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Statistics:
-    """One row per epoch, score, label and statistic; label is null for all labels together."""
+    """One row per epoch, score, label and statistic. The label is null for all labels together."""
 
     table: pa.Table
 
@@ -89,7 +89,10 @@ class Statistics:
         return set(self.table.column_names) >= STATISTICS
 
     def curve(self, score: str, statistic: str) -> Curve | None:
-        """A statistic of a score over all labels by epoch, and its interval over repetitions; None without it."""
+        """Return a statistic of a score over all labels by epoch, with intervals over repetitions.
+
+        Returns None if the table lacks it.
+        """
         if not self.there:
             return None
         columns = self._columns
@@ -104,7 +107,7 @@ class Statistics:
         return Curve(columns["epoch"][rows], estimate, low, high, n=int(columns["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
-        """The value of the statistic over all labels without memorisation; None if unknown."""
+        """Return the value of a statistic over all labels without memorisation. Returns None if unknown."""
         if not self.there or "null" not in self.table.column_names:
             return None
         columns = self._columns
@@ -122,17 +125,17 @@ class Statistics:
 
 
 def score_legend_entry(score: str, **look: Any) -> Any:
-    """The legend's entry of a score."""
+    """Return the legend entry for a score."""
     return legend.series_entry(SCORES[score], SCORE_LOOKS[score], **{"linewidth": 1.4, "markersize": 5} | look)
 
 
 def area_legend_entry(colour: str, label: str) -> Any:
-    """The legend's entry of an area with an edge, named by the edge's colour."""
+    """Return the legend entry for an area with an edge. `colour` is the edge colour."""
     return legend.area(label, facecolor=drawing.light(f"{colour}-band"), edgecolor=drawing.light(colour))
 
 
 def format_share(part: int, total: int) -> str:
-    """A part of a whole as counts and percentage."""
+    """Format a part of a total as counts and percentage."""
     percent = 0.0
     if total:
         percent = 100 * part / total
@@ -142,7 +145,7 @@ def format_share(part: int, total: int) -> str:
 
 
 def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
-    """Limits that include these numbers and each group's values, except for distant tails."""
+    """Return axis limits that include these numbers and each group's values, except for distant tails."""
     lows = list(including)
     highs = list(including)
     for values in groups:
@@ -154,7 +157,7 @@ def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> t
 
 
 def describe_outside(values: Array, limits: tuple[float, float]) -> str:
-    """Describe the values beyond the limits; empty without any."""
+    """Describe the values beyond the limits. Returns an empty string if there are none."""
     below = int((values < limits[0]).sum())
     above = int((values > limits[1]).sum())
     words = []

@@ -1,4 +1,4 @@
-"""The share of outliers among highly memorised observations, as in figures 3, 10 and 11."""
+"""Share of outliers among highly memorised observations, as in figures 3, 10 and 11."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.density.highly_memorised import HIGH
 
 REQUIRED_COLUMNS = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
-MAX_LABELLED = 34  # bins that can be labelled with edges and counts
-MAX_HEIGHT = 6.5  # inches of rows at most
-# inches across
+MAX_LABELLED = 34  # maximum number of bins with labelled edges and counts
+MAX_HEIGHT = 6.5  # maximum height of all rows in inches
+# Panel widths in inches.
 COUNTS = 1.65
 SHARES = 1.2
 LEFT = 1.3
 PANEL_GAP = 0.65
-MIDDLE = (0.05, 0.95)  # quantiles of U between which an observation is not an outlier
-NAMED_ROWS = 3  # rows named of each kind in a bin
-NAMED_BINS = 3  # bins of which rows are named
-MANY_OBSERVATIONS = 10  # observations of a bin whose interval fits
+MIDDLE = (0.05, 0.95)  # an observation between these quantiles of U is not an outlier
+NAMED_ROWS = 3  # rows named per kind and bin
+NAMED_BINS = 3  # bins in which rows are named
+MANY_OBSERVATIONS = 10  # observations in a bin above which its interval must fit on the axis
 
 
 @dataclass(frozen=True)
 class OutlierBins:
-    """Counts of both kinds in ascending bins of U; edges are NaN at open ends."""
+    """Counts of both kinds in ascending bins of U. Edges are NaN at open ends."""
 
     low: Array
     high: Array
@@ -63,7 +63,7 @@ def format_number(value: float) -> str:
 
 
 def outliers(table: pa.Table, observations: Observations) -> Figure | None:
-    """Counts of highly memorised and regular observations by log P, and the share of the former."""
+    """Draw counts of highly memorised and regular observations by log P, and the share of highly memorised ones."""
     bins = read_bins(table)
     if bins is None:
         return None
@@ -90,7 +90,7 @@ def outliers(table: pa.Table, observations: Observations) -> Figure | None:
 
 @with_columns(REQUIRED_COLUMNS)
 def read_bins(table: pa.Table) -> OutlierBins | None:
-    """The bins of the table in ascending order; None if they are empty."""
+    """Read the bins in ascending order. Returns None if all bins are empty."""
     order = _bin_order(table)
     low, high = numbers(table, "low"), numbers(table, "high")
     counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in KINDS}
@@ -101,13 +101,13 @@ def read_bins(table: pa.Table) -> OutlierBins | None:
 
 
 def _bin_order(table: pa.Table) -> NDArray[np.int64]:
-    """The row indices of bins in ascending order; open ends are null."""
+    """Return row indices that sort the bins in ascending order. Null edges are open ends."""
     low, high = numbers(table, "low"), numbers(table, "high")
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
 
 def _counts_panel(bins: OutlierBins, height: float) -> Panel:
-    """Bars of both kinds, with the number of highly memorised observations if there is room."""
+    """Draw bars for both kinds, with the number of highly memorised observations if there is room."""
     n = len(bins.low)
     y = np.arange(len(bins.low))
     highest_count = max(float(counts.max()) for counts in bins.counts.values())
@@ -154,12 +154,12 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
 
 
 def _shares_panel(bins: OutlierBins, height: float) -> Panel:
-    """The share of highly memorised observations, its interval, and a line at the overall share."""
+    """Draw the share of highly memorised observations with intervals, and a line at the overall share."""
     defined = ~np.isnan(bins.share)
     y = np.arange(len(bins.low))[defined]
     colour = KIND_COLOURS["memorised"]
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
-    # Intervals of bins with few observations are wide and may exceed the axis.
+    # Bins with few observations have wide intervals, which may exceed the axis.
     many = np.sum(list(bins.counts.values()), axis=0)[defined] >= MANY_OBSERVATIONS
     top = 1.0
     if many.any():
@@ -178,7 +178,7 @@ def _shares_panel(bins: OutlierBins, height: float) -> Panel:
 
 
 def _describe_inliers(observations: Observations) -> str:
-    """Describe the highly memorised observations that are not outliers; empty if U is unknown."""
+    """Describe the highly memorised observations that are not outliers. Returns an empty string if U is unknown."""
     u = observations.column("log_p_trained")
     high = observations.high
     if not len(u) or len(u) != len(high):
@@ -197,7 +197,7 @@ def _describe_inliers(observations: Observations) -> str:
 
 
 def _describe_bins(bins: OutlierBins) -> str:
-    """Describe the share of highly memorised observations in the lowest, the fullest and the highest bin."""
+    """Describe the share of highly memorised observations in the lowest, fullest and highest bins."""
     shares = []
     for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
         memorised, regular = (int(counts[index]) for counts in bins.counts.values())
@@ -218,7 +218,7 @@ def _describe_examples(table: pa.Table) -> Iterator[str]:
 
 @with_columns([f"{kind}_rows" for kind in KINDS], list)
 def example_bins(table: pa.Table, max_bins: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
-    """Some ascending bins with examples of both kinds: the bin's name, and the rows of each kind."""
+    """Yield a few bins in ascending order that have examples of both kinds: the bin name and the rows of each kind."""
     bins = read_bins(table)
     if bins is None:
         return

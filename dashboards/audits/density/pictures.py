@@ -1,4 +1,4 @@
-"""Images of the least and most memorised, near duplicates and samples, as in figures 2 and 7 to 9."""
+"""The least and most memorised images, near-duplicates and samples, as in figures 2 and 7 to 9."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from orchestrator.store import stored_keys
 from tasks.audits.density.config import Density, KernelDensity, Memorization, NearDuplicates
 from tasks.datasets.catalog import is_embedded, load
 
-EACH = 15  # observations of each group
-PAIRS = 8  # of near duplicates
-BINS = 5  # of log P, with examples of both kinds
-EXAMPLES = 4  # of each kind in a bin
+EACH = 15  # observations per group
+PAIRS = 8  # pairs of near-duplicates
+BINS = 5  # bins of log P with examples of both kinds
+EXAMPLES = 4  # examples per kind and bin
 SAMPLES = 15
 CAPTION = (
     f"Images with the {EACH} lowest, {EACH} median and {EACH} highest scores M as published, in nats, and their "
@@ -34,7 +34,7 @@ NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Mos
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """Observations by their published score in ascending order, then outliers, duplicates and samples."""
+    """Show observations by ascending published score, then outliers, duplicates and samples."""
     observations = Observations(run.table("scores"))
     groups = score_extremes(observations)
     if not groups and not run.table("duplicates").num_rows:
@@ -50,14 +50,14 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, f"{hidden} {rows}")
     try:
         return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, observations, groups)))
-    except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError, StoreError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be shown{error_reason(run, error)}. {rows}")
 
 
 def _measured_pictures(
     run: Run, question: Memorization | NearDuplicates, observations: Observations, groups: dict[str, NDArray[np.int64]]
 ) -> Iterator[Picture]:
-    """The images of all measures of the run."""
+    """Yield the images for all measures in the run."""
     images = load(question.data)
     is_null = isinstance(question, Memorization) and question.is_null
     if is_null:
@@ -71,7 +71,7 @@ def _measured_pictures(
 
 
 def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
-    """Indices of the observations with the lowest, median and highest scores, disjoint and ascending."""
+    """Return the indices of observations with the lowest, median and highest scores, disjoint and ascending."""
     scores = observations.column("m")
     defined = np.flatnonzero(~np.isnan(scores))
     if len(defined) != 0 and len(observations.rows) != len(scores):
@@ -106,7 +106,7 @@ def _observation_title(observations: Observations, index: int) -> str:
 
 
 def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) -> Iterator[Picture]:
-    """Examples of both kinds from a few bins of log P."""
+    """Yield examples of both kinds from a few bins of log P."""
     index_by_row = {int(row): index for index, row in enumerate(observations.rows)}
     for name, rows in example_bins(run.table("outliers"), BINS):
         for kind, candidate_rows in rows.items():
@@ -118,7 +118,7 @@ def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) ->
 
 @with_columns(("rank", "row", "other", "distance"), list)
 def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
-    """The closest pairs, with the two images of each side by side."""
+    """Yield the closest pairs, with the two images of each pair side by side."""
     rank = integers(table, "rank")
     row = integers(table, "row")
     partner = integers(table, "other")
@@ -133,7 +133,7 @@ def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
 
 
 def _sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
-    """A few samples of the model trained on all data, if it has any."""
+    """Yield a few samples from the model trained on all data, if it has any."""
     samples = _read_samples(run, shape)
     for index, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
@@ -141,9 +141,9 @@ def _sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]
 
 
 def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
-    """The samples of a model, (images, h, w, c) in [0, 1]; None if no model has any.
+    """Read the samples of a model, (images, h, w, c) in [0, 1]. Returns None if no model has any.
 
-    The model is found by the records, since all models' tables together may be larger than memory.
+    The model is found through its record, because the tables of all models together may exceed memory.
     """
     stored_results = stored_keys(run.store)
     for key in run.journal.roots().get("fits", ()):

@@ -1,4 +1,4 @@
-"""Strips: rows with the median and the central 90 % of both scores, for each label or cell of a sweep."""
+"""Strips: rows with the median and central 90 % of both scores, one per label or sweep cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Strip:
 
     @property
     def median(self) -> float:
-        """The median of the matched score, or of the other without it."""
+        """The median of the matched score, or of the other score if that is missing."""
         return next(self.spreads[score][1] for score in SCORES if score in self.spreads)
 
     def describe(self) -> str:
@@ -39,7 +39,7 @@ class Strip:
 
 
 def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
-    """The strip of these scores; None if they have no value."""
+    """Return the strip for these scores. Returns None if they have no values."""
     defined_scores = {score: values[~np.isnan(values)] for score, values in scores.items()}
     defined_scores = {
         score: defined_scores[score] for score in SCORES if score in defined_scores and len(defined_scores[score])
@@ -54,7 +54,7 @@ def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
 
 
 def class_scores(observations: Observations) -> Figure | None:
-    """Median and middle 90 % of both scores for each label, the largest median first."""
+    """Draw the median and central 90 % of both scores for each label, in order of descending median."""
     label = observations.column("label")
     names = np.unique(label[~np.isnan(label)])
     all_strips = []
@@ -82,7 +82,7 @@ def class_scores(observations: Observations) -> Figure | None:
 
 
 def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) -> Figure:
-    """The strips, one below the other in their order, on one scale with a line at 0."""
+    """Draw the strips below one another in their order, on one scale with a line at 0."""
     existing_scores = {score for strip in strips for score in strip.spreads}
     scores = [score for score in SCORES if score in existing_scores]
     rows = layout.rows([strip.name for strip in strips], legend.ROW + 0.08)

@@ -1,4 +1,4 @@
-"""Comparison of a sweep's cells by scores, courses and losses, as in figure 4."""
+"""Compares the cells of a sweep: scores, learning curves and losses, as in figure 4."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from dashboards.sweep import LINES, name_cells
 from tasks.audits.density.highly_memorised import HIGH
 
 BINS = 60
-# inches
+# Panel heights in inches.
 PANEL = 1.6
 LOSSES = 2.4
-# Statistics over epochs: (score, statistic) and name.
+# Statistics drawn by epoch: (score, statistic) and name.
 FOLLOWED = {
     ("published", "quantile 0.999"): "99.9 % quantile of M as published",
     ("published", "quantile 0.95"): "95 % quantile of M as published",
@@ -47,7 +47,7 @@ FOLLOWED = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting. Its style depends on its index and is equal in every figure."""
+    """A cell named by its setting. Its style depends on its index and is the same in every figure."""
 
     name: str
     run: Run
@@ -64,7 +64,7 @@ class Cell:
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
-    """Figures that compare the cells; only their spreads if there are too many for lines."""
+    """Return figures that compare the cells. If there are too many cells for lines, only their spreads are compared."""
     setting, names, _ = name_cells(run)
     cells = [Cell(name, cell, index) for index, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
     if not cells:
@@ -75,7 +75,7 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 
 def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
-    """A line for each cell: the distribution of its scores and its 95 % quantile, as in figure 4c."""
+    """Draw one line per cell: the score distribution and its 95 % quantile, as in figure 4c."""
     cells_with_scores = [cell for cell in cells if cell.scores]
     if len(cells_with_scores) < 2:
         return None
@@ -103,7 +103,7 @@ def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
 
 
 def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
-    """Describe the scores beyond the axis; empty without any."""
+    """Describe the scores beyond the axis. Returns an empty string if there are none."""
     outside = []
     for values in all_scores:
         outside.append(values[(values < limits[0]) | (values > limits[1])])
@@ -119,7 +119,7 @@ def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
 
 
 def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
-    """The density of a cell's scores and its 95 % quantile."""
+    """Draw the density and the 95 % quantile of a cell's scores."""
     colour, marker, dash = cell.look
     heights = np.histogram(values, edges)[0] / len(values) / (edges[1] - edges[0])
     high = float(np.quantile(values, HIGH))
@@ -133,11 +133,11 @@ def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
     return draw
 
 
-CellCurves = dict[str, list[tuple[Cell, Curve]]]  # name of the statistic -> cells with it
+CellCurves = dict[str, list[tuple[Cell, Curve]]]  # statistic name -> cells that have it
 
 
 def _compare_learning_curves(cells: list[Cell], setting: str) -> Figure | None:
-    """High quantiles of the scores by epoch, a line for each cell: figure 4b."""
+    """Draw high quantiles of the scores by epoch, with one line per cell (figure 4b)."""
     statistics = [Statistics(cell.run.table("distribution")) for cell in cells]
     curves: CellCurves = {}
     for (score, statistic), name in FOLLOWED.items():
@@ -180,7 +180,10 @@ CellLosses = list[tuple[Cell, dict[str, Curve]]]  # cells and their losses by sp
 
 
 def _compare_losses(cells: list[Cell], setting: str) -> Figure | None:
-    """Training and test loss by epoch, of models trained without a fold or of the model of all data: figure 4a."""
+    """Draw training and test loss by epoch (figure 4a).
+
+    They come from models trained without a fold or from the model trained on all data.
+    """
     cells_with_losses: CellLosses = []
     for cell in cells:
         by_kind = read_losses(cell.run.table("losses"))
@@ -216,7 +219,7 @@ def _compare_losses(cells: list[Cell], setting: str) -> Figure | None:
 
 
 def _compare_spreads(cells: list[Cell], setting: str) -> Figure | None:
-    """A row for each cell, if there are too many for lines."""
+    """Draw one row per cell when there are too many cells for lines."""
     rows = _cell_strips(cells)
     if len(rows) < 2:
         return None
@@ -232,7 +235,7 @@ def _compare_spreads(cells: list[Cell], setting: str) -> Figure | None:
 
 
 def _cell_strips(cells: list[Cell]) -> list[Strip]:
-    """The strips of the cells with scores."""
+    """Return the strips of the cells that have scores."""
     rows = (strip(cell.name, cell.scores) for cell in cells)
     return [row for row in rows if row is not None]
 
@@ -240,7 +243,7 @@ def _cell_strips(cells: list[Cell]) -> list[Strip]:
 def _cell_chart(
     name: str, title: str, caption: str, alt: str, cells: Sequence[Cell], panels: Sequence[Panel], step: float = PANEL
 ) -> Figure:
-    """Panels below the legend of the cells, `step` inches from one to the next."""
+    """Draw panels below the legend of cells, with `step` inches from one panel to the next."""
     legend_columns = legend.columns([cell.name for cell in cells])
     entries = []
     for cell in cells:

@@ -1,4 +1,4 @@
-"""Figures of `forgetting`: decisions, scores, confidences, power and published measures."""
+"""Figures of a `forgetting` run: decisions, scores, confidences, power and published measures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The decisions first, then their evidence: scores, confidences, distances, power, baselines, training accuracy."""
+    """Return the decisions first, followed by their evidence.
+
+    The evidence consists of scores, confidences, distances, power, baselines and training accuracy.
+    """
     of_targets = run.table("ratios")
     confidence = run.table("confidences")
     names = target_names(of_targets)

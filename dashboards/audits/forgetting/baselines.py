@@ -1,4 +1,4 @@
-"""Published measures of unlearning for each target, compared with their values after retraining."""
+"""Published unlearning measures for each target, compared with their values after retraining."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 NAMES: Mapping[str, str] = {"u_lira": "U-LiRA accuracy", "quality": "forgetting quality", "privleak": "PrivLeak"}
 NEEDED = {f"{name}{end}" for name in NAMES for end in ("", "_low", "_high")} | {"name", "models", "quality_null"}
-AXES: Mapping[str, str] = {"u_lira": "U-LiRA", "quality": "quality", "privleak": "PrivLeak"}  # narrow
-GAP = 0.2  # inches between the panels
-STEP = 0.3  # inches of a row
+# Names that fit on narrow axes.
+AXES: Mapping[str, str] = {"u_lira": "U-LiRA", "quality": "quality", "privleak": "PrivLeak"}
+GAP = 0.2  # inches between panels
+STEP = 0.3  # inches per row
 
 
 @with_columns(NEEDED)
 def baselines(table: pa.Table) -> Figure | None:
-    """A panel for each measure and a row for each target; None if no target has a value."""
+    """Draw one panel per measure and one row per target. Returns None if no target has a value."""
     visible_rows = table.slice(0, layout.MOST)
     names = texts(visible_rows, "name").tolist()
     values = {name: numbers(visible_rows, name) for name in NAMES}
@@ -75,7 +76,7 @@ def _describe_measures(table: pa.Table, row: int, name: str) -> str:
 
 
 def _measure_panel(box: layout.Box, table: pa.Table, column: str, values: Array, names: Sequence[str]) -> Panel:
-    """A measure of each target with its interval, and its value after retraining."""
+    """Draw a measure for each target with an interval, compared with the value after retraining."""
     y = np.arange(len(names))[::-1]
     nulls = null_values(table, column)
     low, high = (numbers(table, f"{column}_{end}") for end in ("low", "high"))
@@ -104,7 +105,7 @@ def _measure_panel(box: layout.Box, table: pa.Table, column: str, values: Array,
 
 
 def null_values(table: pa.Table, column: str) -> Array:
-    """The value of the measure for a retrained target; NaN if it is not measured."""
+    """Return the value of the measure for a retrained target. NaN if it is not measured."""
     if column == "quality":
         return numbers(table, "quality_null")
     null: Array = np.where(np.isnan(numbers(table, column)), np.nan, 0.5 if column == "u_lira" else 0.0)

@@ -1,4 +1,4 @@
-"""The answer: the share of D_Q that each target may hold, with its decision."""
+"""The answer: a decision about each target, and the share of D_Q that it may hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDED = {"name", "effect", "p_adjusted", *SHARES, "decision", "models", "images
 
 @with_columns(NEEDED)
 def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
-    """A row for each target: the share of D_Q that it holds with its limits, marked by the decision."""
+    """Draw one row per target: the share of D_Q that it holds, with limits, marked by its decision."""
     decided = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
     if not decided:
         return None
@@ -52,7 +52,7 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
 
 
 def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
-    """Entries of the decisions that occur."""
+    """Return legend entries for the decisions that occur."""
     present = {row["decision"] for row in rows}
     handles = []
     for decision, (colour, marker) in targets.DECISIONS.items():
@@ -66,7 +66,7 @@ def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
 
 
 def figure_caption(rows: Sequence[Row], negligible: float | None) -> str:
-    """The caption: estimate, rule, and the numbers of models and images."""
+    """Return the caption: estimate, rule, and the numbers of models and images."""
     if negligible is None:
         bound = "a negligible share"
     else:

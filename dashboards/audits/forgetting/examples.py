@@ -1,4 +1,4 @@
-"""One image of each class from each part of the data: figure 2."""
+"""One image per class from each part of the data, as in figure 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The examples by part and class; for private parts only the row numbers."""
+    """Show the examples by part and class. For private parts, only row numbers are shown."""
     examples = run.table("examples").to_pylist()
     if not examples:
         return None
@@ -38,7 +38,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
             if name not in hidden
             for picture in _part_pictures(name, part, examples)
         )
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}.")
     return Gallery(CAPTION, bool(images), note, images)
 
@@ -50,7 +50,7 @@ def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
 
 
 def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
-    """The part's examples, classes ascending."""
+    """Yield the examples from one part, sorted by class."""
     images = load(part.data)
     for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
         title = f"{row['name'] or row['label']}, {_format_class_size(row)}, row {row['row']}"
@@ -59,7 +59,7 @@ def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Pictu
 
 
 def _format_class_size(row: Row) -> str:
-    """The number of images of the class, and of groups if images are grouped."""
+    """Format the number of images in the class, and the number of groups if images are grouped."""
     images = row["images"]
     groups = row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"

@@ -1,4 +1,4 @@
-"""The test's evidence: scores of the images of D_Q and of the control set, a panel for each target."""
+"""The evidence of the test: image scores in D_Q and in the control set, with one panel per target."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.rho import Farthest, farthest
 
 INNOCENT = "a calibration model"
-POINTS = 150  # quantiles at which a line is exact; between them it is straight
-SHOWN = (0.001, 0.995)  # the quantiles of all scores at which the axis ends
+POINTS = 150  # quantiles at which a line is exact; it is straight in between
+SHOWN = (0.001, 0.995)  # quantiles of all scores at which the axis ends
 EVEN = 0.3  # the axis is linear for scores up to about this size
 TICKS = (-3, -1, 0, 1, 3, 10)
 CURVES: Mapping[str, Mapping[str, Any]] = {
@@ -43,7 +43,7 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TargetScores:
-    """Sorted scores of one target or of a calibration model; `p` is the target's adjusted p-value."""
+    """Sorted scores of one target or of a calibration model. `p` is the target's adjusted p-value."""
 
     name: str
     query: Array
@@ -52,7 +52,7 @@ class TargetScores:
 
     @property
     def farthest(self) -> Farthest:
-        """The largest distance of D_Q's line below that of the control set, and its position."""
+        """The largest distance of D_Q's line below the control set's line, and where it occurs."""
         return farthest(self.query, self.control, "one-sided")
 
     @property
@@ -66,7 +66,7 @@ class TargetScores:
 
 @with_columns(CONFIDENCES.names)
 def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
-    """Distributions of the scores of D_Q and of the control set; None without a control set."""
+    """Draw the score distributions of D_Q and the control set. Returns None if there is no control set."""
     if not is_controlled(table):
         return None
     target_scores = list(_target_panels(table, decided))
@@ -117,7 +117,10 @@ def is_controlled(table: pa.Table) -> bool:
 
 
 def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
-    """A calibration model compared with the others, if there are several; then each target compared with all."""
+    """Yield the panels: one calibration model compared with the others, then each target compared with all.
+
+    The first panel exists only if there are several calibration models.
+    """
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
@@ -133,13 +136,13 @@ def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]
 
 
 def unit_scores(compared: ModelEffects, image_scores: Array) -> tuple[Array, Array]:
-    """Sorted scores of D_Q and of the control set; of images in groups, the mean of each group."""
+    """Return sorted scores of D_Q and of the control set. Grouped images contribute the mean of their group."""
     values, is_control = compared.unit_scores(image_scores)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
 def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
-    """The caption: score, lines, and the numbers of images."""
+    """Return the caption: score, lines, and the numbers of images."""
     innocent_note = ""
     if innocent:
         innocent_note = "The first panel is a model that never saw D_Q: its lines differ only by chance. "
@@ -158,7 +161,7 @@ def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
 
 
 def _draw_panel(panel: TargetScores) -> Layer:
-    """Both lines, and their one-sided KS distance."""
+    """Draw both lines and their one-sided KS distance."""
 
     def draw(axes: Any) -> None:
         muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
@@ -176,11 +179,11 @@ def _draw_panel(panel: TargetScores) -> Layer:
 
 
 def empirical_cdf(values: Array) -> tuple[Array, Array]:
-    """The empirical distribution of sorted values, as a path through POINTS quantiles."""
+    """Return the empirical distribution of sorted values as a path through POINTS quantiles."""
     quantiles = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
     return _axis_positions(values[quantiles]), (quantiles + 1) / len(values)
 
 
 def _axis_positions(values: Array) -> Array:
-    """Axis positions of scores: logarithmic on both sides of 0, linear around it."""
+    """Map scores to axis positions: logarithmic on both sides of 0, linear around it."""
     return np.asarray(np.arcsinh(values / EVEN))

@@ -1,4 +1,4 @@
-"""A row for each role and target: distances to query models, and training accuracy."""
+"""Figures with one row per role and target: distances to query models, and training accuracy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Distances = Mapping[ModelGroup, Array]
 
 
 def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
-    """A strip for each role: distances between query models (the null), to calibration models and to each target."""
+    """Draw one strip per role: distances between query models (the null), to calibration models and to each target."""
     below = values_by_group(table, "below")
     two_sided = values_by_group(table, "ks")
     if not below or not two_sided:
@@ -47,7 +47,8 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
             marks(values, spread(values, height, 0.22), colour, marker, 4.2, alpha=0.7, markeredgewidth=0),
             line([values.mean()] * 2, [height - 0.36, height + 0.36], "ink", linewidth=1.6),
         ]
-        if group in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
+        # Between query models the distance is the same in either order, so the mean counts each pair once.
+        if group in two_sided:
             layers.append(_hollow_mark(float(two_sided[group].mean()), height - 0.36))
     largest_values = (
         float(values.max()) for by_who in (visible, two_sided) for group, values in by_who.items() if group in visible
@@ -70,14 +71,14 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def spread(values: Array, height: float, reach: float) -> Array:
-    """Vertical positions of values in their row, so that equal values remain visible."""
+    """Return vertical positions for values within their row, so that equal values remain visible."""
     if len(values) > 1:
         return height + np.linspace(-reach, reach, len(values))
     return np.array([height], np.float64)
 
 
 def _hollow_mark(x: float, y: float) -> Layer:
-    """The mark of the published, two-sided distance."""
+    """Draw the marker of the published, two-sided distance."""
     return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark())
 
 
@@ -118,14 +119,14 @@ def _describe_distances(below: Distances, two_sided: Distances, titles: Mapping[
 
 
 def _count_query_pairs(table: pa.Table) -> int:
-    """The number of unordered pairs of query models."""
+    """Count the unordered pairs of query models."""
     between = texts(table, "model") == "query"
     ends = (integers(table, name)[between].tolist() for name in ("query", "replicate"))
     return len({frozenset(pair) for pair in zip(*ends, strict=True)})
 
 
 def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
-    """The training accuracy of every model, a row for each role and target."""
+    """Draw the training accuracy of every model, with one row per role and target."""
     accuracy = values_by_group(table, "train_accuracy")
     if not accuracy:
         return None

@@ -1,4 +1,4 @@
-"""The power of the audit: its detection rate over the share of D_Q in training, of a run or of a sweep's cells."""
+"""The power of the audit: its detection rate against the share of D_Q in training, for a run or for sweep cells."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_dete
 NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
 NEEDED = {*NUMBERS, "models", "detected"}
 PANEL = 1.95  # inches
-APART = 0.6  # smallest distance from the smallest share to the position of 0, in decades
-NEAR = 0.11  # of the axis: ticks that are closer have no label
+APART = 0.6  # minimum distance from the smallest share to the position of 0, in decades
+NEAR = 0.11  # as a fraction of the axis; ticks that are closer together have no label
 
 
 @dataclass(frozen=True)
 class Power:
-    """Detection rates and effects by the share of D_Q that models were trained on, ascending."""
+    """Detection rates and effects by the share of D_Q on which models were trained, in ascending order."""
 
     share: Array
     models: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Power:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest detected share, equal to the summary's."""
+        """The smallest detected share, as stated in the summary."""
         return smallest_detected_share(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
 
     def describe(self) -> str:
@@ -53,7 +53,7 @@ class Power:
 
 @with_columns(NEEDED)
 def read_power(table: pa.Table) -> Power | None:
-    """The rows with a share and a power; None if there are none."""
+    """Read the rows with a share and a power. Returns None if there are none."""
     share = numbers(table, "share")
     rate = numbers(table, "power")
     rows = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
@@ -67,7 +67,10 @@ def read_power(table: pa.Table) -> Power | None:
 
 
 def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
-    """Detection rate over the share of D_Q, with false alarms set apart; below, the effect of models and targets."""
+    """Draw the detection rate against the share of D_Q, with false alarms set apart.
+
+    A second panel shows the effect of models and targets.
+    """
     curve = read_power(table)
     if curve is None:
         return None
@@ -96,7 +99,7 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
 
 @with_columns(("effect", "source"), list)
 def target_effects(decisions: pa.Table) -> list[float]:
-    """The effects of third-party targets, whose training is unknown."""
+    """Return the effects of third-party targets, whose training is unknown."""
     rows = decisions.to_pylist()
     effects = []
     for row in rows:
@@ -106,7 +109,7 @@ def target_effects(decisions: pa.Table) -> list[float]:
 
 
 def _power_caption(curve: Power, words: str, has_targets: bool) -> str:
-    """The caption, with the smallest share found in words."""
+    """Return the caption, including the smallest share found."""
     targets = ""
     if has_targets:
         targets = " Level lines: third-party models."
@@ -120,7 +123,7 @@ def _power_caption(curve: Power, words: str, has_targets: bool) -> str:
 
 
 def legend_entries(curve: Power, has_targets: bool) -> list[Any]:
-    """Entries of the marks that occur."""
+    """Return legend entries for the marks that occur."""
     handles = legend.series(["trained on a known share, 95 % interval"], linewidth=1.5, markersize=5.5)
     if (curve.share == 0).any():
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
@@ -152,7 +155,7 @@ def format_percent(share: float) -> str:
 
 
 def _share_positions(curves: Sequence[Power]) -> dict[float, float]:
-    """The position of each share on the axis: its logarithm; a share of 0 is set apart on the left."""
+    """Return the axis position of each share, which is its logarithm. A share of 0 is set apart on the left."""
     shares = sorted({share for curve in curves for share in curve.share.tolist() if share > 0})
     places = {share: float(np.log10(share)) for share in shares}
     if any((curve.share == 0).any() for curve in curves):
@@ -167,7 +170,7 @@ def _share_places(power: Power, places: dict[float, float]) -> Array:
 
 
 def _power_layers(power: Power, x: Array, series: legend.Series) -> list[Layer]:
-    """The power with its intervals, joined over shares; false alarms stand alone and hollow."""
+    """Draw the power with its intervals, joined over shares. False alarms stand alone and are hollow."""
     return [
         _whole_intervals(x, power.power_low, power.power_high, series[0]),
         *_share_marks(power, x, power.power, series),
@@ -180,7 +183,7 @@ def _whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
 
 
 def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
-    """A mark at each share; shares above 0 are joined, a share of 0 is hollow."""
+    """Draw a mark at each share. Shares above 0 are joined; a share of 0 is hollow."""
     is_positive = power.share > 0
     colour, marker, dash = series
     look: dict[str, Any] = {"marker": marker, "markersize": 5.5}
@@ -192,7 +195,7 @@ def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -
 
 
 def effect_facet(curve: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
-    """The mean effect at each share, with the effects of third-party targets as level lines."""
+    """Return the mean effect at each share, with the effects of third-party targets as horizontal lines."""
     x = _share_places(curve, places)
     values = np.concatenate([curve.effect, curve.low, curve.high, np.array(targets, np.float64)])
     return Facet(
@@ -210,7 +213,7 @@ def effect_facet(curve: Power, places: dict[float, float], targets: Sequence[flo
 
 
 def _set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None:
-    """Set labelled ticks at the shares, as many as fit, and a line between 0 and the others."""
+    """Label as many shares as fit on the axis, and draw a line between 0 and the others."""
     low, high = drawing.padded_limits(list(places.values()), 0.05)
     if low == high or len(places) == 1:
         low, high = low - 0.5, high + 0.5
@@ -234,7 +237,7 @@ def _set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None
 
 
 def compare_cells(run: Run) -> Iterator[Figure]:
-    """The power curves of the cells, one line each, named by what varies."""
+    """Yield the power curves of the cells, one line per cell, named by the varied fields."""
     field, names, _ = name_cells(run)
     powers = []
     for name, cell in zip(names, run.cells, strict=False):
@@ -245,7 +248,7 @@ def compare_cells(run: Run) -> Iterator[Figure]:
 
 
 def _compare_power(curves: list[tuple[str, Power]], field: str) -> Figure:
-    """The curves in one panel, slightly apart so that intervals remain visible."""
+    """Draw the curves in one panel, slightly offset so that intervals remain visible."""
     visible = curves[: len(drawing.SERIES)]
     caption = (
         "Detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % Wilson "

@@ -20,28 +20,27 @@ from tasks.external.confidences import round_confidences
 
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
 TARGETS = 12  # targets with panels
-LINES = 10  # models of one role
-ACROSS = 3  # panels in a row
-PANEL = 1.28  # inches, of a target's axes upwards
+LINES = 10  # models drawn per role
+ACROSS = 3  # panels per row
+PANEL = 1.28  # inches, from a target's axes upwards
 FOOT = 0.55  # inches below the targets' panels
-STEP = PANEL + 0.62  # from a row of them to the next
+STEP = PANEL + 0.62  # inches from one row of target panels to the next
 UPRIGHT: Mapping[str, Any] = {"linewidth": 1.6, "marker": "_", "markersize": 7, "color": drawing.light("ink")}
 FAR: Mapping[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}  # in legends
-# Quantiles at which a line is exact; between them it is straight.
+# Quantiles at which a line is exact. It is straight in between.
 FINE = 200
 COARSE = 60
 SHARES = (-0.02, 1.02)
-LETTERS = 19  # of a target's name above its panel
-# The widest limits of the axis, in log10 of the odds c / (1 - c). Values beyond them, and c of 0 and 1, are drawn at
-# its edges.
+LETTERS = 19  # letters of a target's name above its panel
+# Widest axis limits, in log10 of the odds c / (1 - c). Values beyond them, and c of 0 and 1, are drawn at the edges.
 LOWEST = -4.0
 HIGHEST = 16.0
-TAIL = 0.001  # largest share of a model's values that may be beyond the left limit
+TAIL = 0.001  # largest fraction of a model's values that may lie beyond the left limit
 
 
 @dataclass(frozen=True)
 class ModelConfidences:
-    """One model's sorted confidences on the images of D_Q, and their resolution."""
+    """One model's sorted confidences on the D_Q images, and their resolution."""
 
     who: ModelGroup
     replicate: int
@@ -54,7 +53,7 @@ class LargestGap:
     """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
-    shares: tuple[float, float]  # of the first model, and of the second, whose confidences are lower
+    shares: tuple[float, float]  # fractions of lower confidences, for the first and the second model
 
     @property
     def below(self) -> float:
@@ -63,7 +62,7 @@ class LargestGap:
 
 
 def largest_gap(first: ModelConfidences, second: ModelConfidences) -> LargestGap:
-    """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
+    """Find the maximum over c of F_second(c) - F_first(c), with both rounded to the coarser resolution."""
     coarser = max(first.resolution, second.resolution)
     a, b = round_confidences(first.confidence, coarser), round_confidences(second.confidence, coarser)
     position = farthest(a, b, "one-sided").value
@@ -76,7 +75,7 @@ ConfidencesByGroup = Mapping[ModelGroup, Sequence[ModelConfidences]]
 
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
-    """Distributions of the confidence on D_Q: query and calibration models above, each target in a panel below."""
+    """Draw the confidence distributions on D_Q: query and calibration models above, one panel per target below."""
     all_models = read_confidences(table)
     if not all_models:
         return None
@@ -129,7 +128,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def target_boxes(count: int) -> list[layout.Box]:
-    """The boxes of the targets' panels, row by row from the top."""
+    """Return the boxes of the targets' panels, row by row from the top."""
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     rows = -(-count // ACROSS)
     places = [divmod(index, ACROSS) for index in range(count)]
@@ -140,7 +139,7 @@ def target_boxes(count: int) -> list[layout.Box]:
 
 
 def set_heading(title: str) -> Layer:
-    """The title of a target's panel."""
+    """Set the title of a target's panel."""
     words = fit_words([title], LETTERS)
     return lambda axes: axes.set_title(words, fontsize=drawing.TEXT - 1, y=1.17, pad=0)
 
@@ -150,12 +149,12 @@ def _narrow_labels(axes: Any) -> None:
 
 
 def _reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
-    """The first query model and the first calibration model, if they exist."""
+    """Return the first query model and the first calibration model, if they exist."""
     return [models[group][0] for group in models if group[0] != "target"]
 
 
 def _reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
-    """Gaps of the first query model to the first calibration model and to the first model of each target."""
+    """Return the gaps from the first query model to the first calibration model and to each target's first model."""
     references = _reference_models(models)
     if not references or references[0].who[0] != "query":
         return {}
@@ -170,7 +169,7 @@ def _reference_panel(
     distances: Mapping[ModelGroup, LargestGap],
     places: OddsAxis,
 ) -> Panel:
-    """The lines of all query and calibration models, with the distance between the first of each."""
+    """Return a panel with lines for all query and calibration models, and the distance between the first of each."""
     lines = [layer for model in references for layer in _model_lines(models[model.who], places, FINE)]
     gaps = [layer for model in references[1:] for layer in gap_line(distances.get(model.who), places)]
     up = Axis(limits=SHARES, max_ticks=4)
@@ -183,7 +182,7 @@ def _target_layers(
     distance: LargestGap | None,
     places: OddsAxis,
 ) -> list[Layer]:
-    """The lines of a target's models over those of the references, with the distance to the first query model."""
+    """Draw a target's models over the reference lines, with the distance to the first query model."""
     layers = [layer for model in references for layer in _model_lines([model], places, COARSE, 1.0)]
     layers += [*_model_lines(target, places, COARSE, 0.8), *gap_line(distance, places)]
     if distance is not None:
@@ -194,7 +193,7 @@ def _target_layers(
 
 
 def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool, has_panels: bool) -> str:
-    """The caption up to the numbers of images and models; `compared`: distances are marked."""
+    """Return the caption up to the numbers of images and models. `compared` is set if distances are marked."""
     images = format_range([len(model.confidence) for group_models in models.values() for model in group_models])
     largest = max(map(len, models.values()))
     counts = f"{format_range([len(group_models) for group_models in models.values()])} model{'s'[: largest != 1]}"
@@ -219,7 +218,7 @@ def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool,
 def _describe_confidences(
     models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
 ) -> str:
-    """The median confidence of each role and target, and the distances, in words."""
+    """Describe the median confidence of each role and target, and the distances."""
     together = {}
     for group, group_models in models.items():
         together[group] = np.concatenate([model.confidence for model in group_models])
@@ -238,7 +237,7 @@ def _describe_confidences(
 
 @with_columns(NEEDED, list)
 def read_confidences(table: pa.Table) -> list[ModelConfidences]:
-    """Each model's confidences in D_Q, read batch by batch, since there may be millions of rows."""
+    """Read each model's confidences on D_Q in batches, because there may be millions of rows."""
     parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
     for batch in table.select(sorted(NEEDED)).to_batches():
         of_query = pc.equal(batch.column("set"), "query")
@@ -272,17 +271,17 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
 
 @dataclass(frozen=True)
 class OddsAxis:
-    """The axis of confidences: the logarithm of their odds, with the extremes drawn at the edges."""
+    """Axis for confidences: the logarithm of their odds, with extremes drawn at the edges."""
 
     low: float
     high: float
     below: int  # values drawn at the left edge
-    saturated: int  # values of 1
+    saturated: int  # values equal to 1
     n: int
 
     @classmethod
     def from_models(cls, models: Sequence[ModelConfidences]) -> OddsAxis:
-        """An axis for the confidences of these models, except for a tail of each."""
+        """Create an axis for the confidences of these models, leaving out a tail of each."""
         ends = []
         below = saturated = n = 0
         for model in models:
@@ -299,12 +298,12 @@ class OddsAxis:
         return cls(low, high, below, saturated, n)
 
     def positions(self, confidence: Array) -> Array:
-        """The positions of confidences; those beyond the axis half a decade outside its ends."""
+        """Map confidences to positions. Those beyond the axis are placed half a decade outside its ends."""
         x = np.minimum(log_odds(confidence), self.high + 0.5)
         return np.where(x < self.low, self.low - 0.5, x)
 
     def axis(self, worded: bool, narrow: bool = False) -> Axis:
-        """Confidences of round odds as ticks, as many as fit; `worded`: with their labels."""
+        """Return an axis with as many ticks as fit, at confidences with round odds. `worded` adds their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
@@ -318,7 +317,7 @@ class OddsAxis:
         return self.high - self.low + 1
 
     def describe(self) -> str:
-        """The confidences that are drawn at the edges, in words."""
+        """Describe the confidences that are drawn at the edges."""
         words = [
             f"At the right edge: c of 1 at the available precision, {format_share(self.saturated, self.n)} of all."
         ]
@@ -329,14 +328,14 @@ class OddsAxis:
 
 
 def log_odds(confidence: Array) -> Array:
-    """log10 of c / (1 - c); infinite at 0 and 1."""
+    """Compute log10 of c / (1 - c), which is infinite at 0 and 1."""
     with np.errstate(divide="ignore"):
         odds: Array = np.log10(confidence) - np.log10(1 - confidence)
     return odds
 
 
 def tick_label(decade: int) -> str:
-    """A tick label of the confidence with these odds, rounded: 0.001, 0.9, 0.999, 1–10⁻⁴."""
+    """Return a rounded tick label for the confidence with these odds: 0.001, 0.9, 0.999, 1–10⁻⁴."""
     if decade < 0:
         return drawing.format_power(10.0**decade)
     if decade <= 3:
@@ -345,7 +344,7 @@ def tick_label(decade: int) -> str:
 
 
 def _format_confidence(value: float) -> str:
-    """A confidence as text; near 1 by its difference to 1."""
+    """Format a confidence. Values near 1 are given by their difference from 1."""
     if 0.99 < value < 1:
         return f"1 - {drawing.format_number(1 - value)}"
     return drawing.format_number(value)
@@ -358,16 +357,16 @@ def format_share(part: int, total: int) -> str:
 def _model_lines(
     models: Sequence[ModelConfidences], places: OddsAxis, points: int, width: float = 1.1
 ) -> Iterator[Layer]:
-    """A thin line for each model."""
+    """Draw a thin line for each model."""
     for model in models[:LINES]:
         colour, _, dash = ROLES[model.who[0]]
         yield line(*empirical_cdf(model.confidence, places, points), colour, linewidth=width, linestyle=dash)
 
 
 def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Array, Array]:
-    """The empirical distribution of sorted confidences, as a path through this number of quantiles.
+    """Return the empirical distribution of sorted confidences as a path through this many quantiles.
 
-    It is exact at the quantiles, with a step at values that are tied.
+    It is exact at the quantiles, with a step at tied values.
     """
     n = len(confidence)
     positions = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
@@ -376,21 +375,21 @@ def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Arr
     x = places.positions(positions).repeat(2)
     y = np.stack([before, after], axis=1).ravel()
     keep = np.ones(len(y), np.bool_)
-    keep[0::2] = (after - before) > 1 / points  # what precedes a small step is where the line is anyway
+    keep[0::2] = (after - before) > 1 / points  # the part before a small step lies on the line anyway
     keep[0] = True
     x, y = x[keep], y[keep]
     return np.array([x[0], *x, places.high + 0.5]), np.array([0.0, *y, 1.0])
 
 
 def gap_line(distance: LargestGap | None, places: OddsAxis) -> Iterator[Layer]:
-    """An upright line at the largest gap of two distributions; none for a distance of 0."""
+    """Draw a vertical line at the largest gap between two distributions. Nothing is drawn for a distance of 0."""
     if distance is not None and distance.below > 0:
         (x,) = places.positions(np.array([distance.confidence]))
         yield lambda axes: axes.plot([x, x], distance.shares, zorder=4, **UPRIGHT)
 
 
 def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
-    """Entries of the roles, and of distances if they are marked."""
+    """Return legend entries for the roles, and for distances if they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
     for role in dict.fromkeys(group[0] for group in models):

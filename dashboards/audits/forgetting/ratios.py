@@ -1,4 +1,4 @@
-"""The published score: rho of each target with its interval (the paper's tables 1 and 2)."""
+"""The published score: rho and an interval for each target, as in the paper's tables 1 and 2."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tasks.audits.forgetting.rho import SCORES
 
 NEEDED = {"target", "name", "score", "rho", "low", "high", "models", "images"}
 METRIC = "rho"
-ABOVE = 0.13  # of a row: position of the one-sided rho
-BELOW = -0.24  # of a row: position of the published rho, of the run and of the paper
-STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
-COLUMN = 0.75  # inches to the right of the axes for the published rule
-LETTER = 0.07  # inches of a reason's letter
+ABOVE = 0.13  # position of the one-sided rho within a row
+BELOW = -0.24  # position of the published rho within a row, from the run and from the paper
+STRETCHED = 2.0  # intervals are cut beyond this multiple of the largest rho
+COLUMN = 0.75  # inches to the right of the axes, for the published rule
+LETTER = 0.07  # inches per letter of a reason
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A target's rows of the one-sided and the published score, and the paper's rho."""
+    """A target's rows for the one-sided and the published score, and the paper's rho."""
 
     row: Row
     two_sided_row: Row
@@ -72,7 +72,7 @@ class Ratio:
 
     @property
     def rule(self) -> str:
-        """The number of triples in which the paper's rule calls the target forgotten; empty if unknown."""
+        """The number of triples in which the paper's rule calls the target forgotten. Empty if unknown."""
         forgotten = self.two_sided_row.get("rule_forgotten")
         triples = self.two_sided_row.get("rule_triples")
         if triples and forgotten is not None:
@@ -102,7 +102,7 @@ class Ratio:
 
 @with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
-    """A row for each target: rho with its interval, and the positions of models of D_Q and of D_C."""
+    """Draw one row per target: rho with an interval, and the positions of models trained on D_Q and on D_C."""
     of_score = {}
     for score in SCORES:
         of_score[score] = [row for row in table.to_pylist() if row["score"] == score]
@@ -136,7 +136,7 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
 
 
 def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
-    """The published rho of each target by its name."""
+    """Return the published rho of each target by name."""
     published_rows = (
         (setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"])
     )
@@ -149,7 +149,7 @@ def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
 
 
 def axis_limits(rows: Sequence[Ratio]) -> tuple[float, float]:
-    """The limits of an axis that starts at 0 and shows all estimates; long intervals are cut."""
+    """Return limits for an axis that starts at 0 and shows all estimates. Long intervals are cut."""
     values = [0.0, 1.0, *(value for ratio in rows for value in ratio.values)]
     furthest = max([*values, *(ratio.ends[1] for ratio in rows if ratio.ends)])
     low = min([0.0, *(ratio.ends[0] for ratio in rows if ratio.ends)])
@@ -157,7 +157,7 @@ def axis_limits(rows: Sequence[Ratio]) -> tuple[float, float]:
 
 
 def _draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
-    """One row: the interval, up to this limit, and the marks of each rho, with a thin line that joins them."""
+    """Draw one row: the interval up to `limit`, and a marker for each rho, joined by a thin line."""
     colour, marker, _ = roles.ROLES["target"]
     look = {"color": drawing.light(colour)}
     if ratio.floor is not None:
@@ -191,7 +191,7 @@ def _annotate_missing_rho(axes: Any, y: float) -> None:
 
 
 def _draw_rule_column(axes: Any, rows: Sequence[Ratio], y: Sequence[float]) -> None:
-    """A column to the right of the axes: triples in which the paper's rule calls each target forgotten."""
+    """Draw a column to the right of the axes: in how many triples the paper's rule calls each target forgotten."""
     look: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center",
         "fontsize": drawing.TEXT - 1, "color": drawing.light("muted"), "annotation_clip": False,
@@ -202,7 +202,7 @@ def _draw_rule_column(axes: Any, rows: Sequence[Ratio], y: Sequence[float]) -> N
 
 
 def legend_entries(rows: Sequence[Ratio]) -> list[Any]:
-    """Entries of the marks that occur."""
+    """Return legend entries for the marks that occur."""
     colour, marker, _ = roles.ROLES["target"]
     handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
     if any(ratio.two_sided is not None for ratio in rows):
@@ -218,7 +218,7 @@ def legend_entries(rows: Sequence[Ratio]) -> list[Any]:
 
 
 def figure_caption(rows: Sequence[Ratio], distances: pa.Table) -> str:
-    """The caption: estimates, references, and the numbers of models and images."""
+    """Return the caption: estimates, references, and the numbers of models and images."""
     model_counts = replicates(distances)
     models = f"{format_range([ratio.row['models'] or 0 for ratio in rows])} of each target"
     if model_counts:

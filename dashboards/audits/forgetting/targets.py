@@ -1,4 +1,4 @@
-"""Roles of models, names of targets and decisions, with their look in every figure."""
+"""Model roles, target names and decisions, and how they appear in every figure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboards.run import Run
 from dashboards.summary import finite
 
 NAMES = {"query": "query models", "calibration": "calibration models"}
-# Colour, mark and dash. *Forgotten* looks like calibration models, *not forgotten* like query models.
+# Colour, marker and dash. *Forgotten* looks like calibration models, *not forgotten* like query models.
 ROLES: Mapping[str, legend.Series] = {
     "query": ("canary", "^", (0, (5, 1.5))),
     "calibration": ("twin", "o", (0, (1, 1.2))),
@@ -28,15 +28,15 @@ DECISIONS = {
     "not assessable": ("violet", "X"),
     "not forgotten": ("canary", "^"),
 }
-# The line of the rule's boundary, and that of models trained like the query models.
+# Lines for the boundary of the rule and for models trained like the query models.
 BOUND: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.0, "linestyle": "-"}
 FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}
-ModelGroup = tuple[str, int]  # role and number of the target, -1 without a target
+ModelGroup = tuple[str, int]  # role, and number of the target (-1 without a target)
 
 
 @with_columns(("target", "name"), dict)
 def target_names(ratios: pa.Table) -> dict[int, str]:
-    """The name of each target by its number."""
+    """Return the name of each target by its number."""
     return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
 
 
@@ -48,14 +48,14 @@ def group_name(group: ModelGroup, names: Mapping[int, str]) -> str:
 
 
 def target_numbers(table: pa.Table) -> NDArray[np.int64]:
-    """The target's number of each row; -1 for query and calibration models."""
+    """Return each row's target number, which is -1 for query and calibration models."""
     number = numbers(table, "target")
     return np.where(np.isnan(number), -1, number).astype(np.int64)
 
 
 @with_columns(("model", "target"), dict)
 def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np.float64]]:
-    """The values of a column by role and target: query models, calibration models, then targets."""
+    """Return the values of a column by role and target: query models, calibration models, then targets."""
     if column not in table.column_names:
         return {}
     role = texts(table, "model")
@@ -76,7 +76,7 @@ def sort_groups(groups: Any) -> list[ModelGroup]:
 
 @with_columns(("query", "model", "replicate"), dict)
 def replicates(distances: pa.Table) -> dict[str, int]:
-    """The numbers of query and calibration models in the table of distances; empty without it."""
+    """Count the query and calibration models in the table of distances."""
     role = texts(distances, "model")
     replicate = integers(distances, "replicate")
     query = set(integers(distances, "query").tolist()) | set(replicate[role == "query"].tolist())
@@ -84,7 +84,7 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 
 
 def negligible(run: Run) -> float | None:
-    """The share of D_Q that a forgotten target may hold at most; None if unknown."""
+    """Return the largest share of D_Q that a forgotten target may hold. Returns None if unknown."""
     share = sweep.config_value(run.about.get("config"), "query.control.negligible")
     if finite(share):
         return float(share)
@@ -92,12 +92,12 @@ def negligible(run: Run) -> float | None:
 
 
 def format_count(number: int, name: str) -> str:
-    """`1 query model`, `5 query models`."""
+    """Format a count with its noun: `1 query model`, `5 query models`."""
     return f"{number:,} {name}{'s'[: number != 1]}"
 
 
 def two_sided_mark() -> dict[str, Any]:
-    """The mark of the published, two-sided distance of the same run."""
+    """Return the marker of the published, two-sided distance in the same run."""
     return {
         "color": drawing.light("violet"),
         "marker": "v",
@@ -107,5 +107,5 @@ def two_sided_mark() -> dict[str, Any]:
 
 
 def legend_height(legends: int) -> float:
-    """The height in inches of a legend with this number of rows."""
+    """Return the height in inches of a legend with this many rows."""
     return 0.21 * legends + 0.18

@@ -1,4 +1,4 @@
-"""The figures of `membership` for halves of the records: the effect of each record, and attacks."""
+"""Figures of a `membership` run on halves of the records: the effect of each record, and attacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The records, which decide the answer, then the attacks."""
+    """Return the figures of records, which decide the answer, then those of attacks."""
     return (
         influence(run.table("records")),
         roc(run.table("roc")),

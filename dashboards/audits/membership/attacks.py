@@ -1,4 +1,4 @@
-"""Figures of attacks: rates at every false-positive rate, scores, and rates with fewer references."""
+"""Figures of attacks: detection by false-positive rate, scores, and detection with fewer references."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.membership.measures.attacks import mean_over_targets
 from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
 
-# The attacks in the figures, with their looks; the tables have all attacks.
+# Styles of the attacks shown in the figures. The tables contain all attacks.
 LOOKS: Mapping[str, legend.Series] = dict(
     zip(
         ("BaVarIA-t", "LiRA online", "LiRA online, fixed variance", "RMIA", "calibrated loss", "loss"),
@@ -23,13 +23,13 @@ LOOKS: Mapping[str, legend.Series] = dict(
     )
 )
 PANEL = 2.6  # inches
-SCORES = ("loss", "BaVarIA-t")  # without references and with them
+SCORES = ("loss", "BaVarIA-t")  # without and with references
 WIDE_SIDES = {True: ("members", "canary"), False: ("non-members", "twin")}
 INTERVALS = "Shade: 95 % t intervals over {n} targets, widened because targets share records and references."
 
 
 def _over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
-    """Return, for each attack in the figures, the mean over targets of column `up` by the values of `across`."""
+    """Return the mean over targets of column `up` by the values of `across`, for each attack in the figures."""
     rows_of = groups(table, "attack")
     curves = {}
     for name in LOOKS:
@@ -65,7 +65,7 @@ def positive(full_curve: Curve, lower_end: float) -> Curve:
 
 @with_columns(ROC.names, filled="attack")
 def roc(table: pa.Table) -> Figure | None:
-    """Draw the true-positive rate over the nominal false-positive rate, both logarithmic, with the diagonal."""
+    """Draw the true-positive rate against the nominal false-positive rate, both logarithmic, with the diagonal."""
     curves = _over_targets(table, "nominal", "tpr")
     if not curves:
         return None
@@ -113,7 +113,7 @@ def _format_rate(full_curve: Curve, rate: float) -> str:
 
 @with_columns(HISTOGRAMS.names, filled="attack")
 def histograms(table: pa.Table) -> Figure | None:
-    """Draw the scores of an attack without references and of one with references, by membership."""
+    """Draw the scores by membership, for one attack without references and one with references."""
     attack = texts(table, "attack")
     member = integers(table, "member") == 1
     low = numbers(table, "low")
@@ -150,14 +150,14 @@ def histograms(table: pa.Table) -> Figure | None:
 
 
 def median(counts: Array, edges: Array) -> float:
-    """Return the middle of the bin with the median."""
+    """Return the middle of the bin that contains the median."""
     bin_index = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     return float((edges[bin_index] + edges[bin_index + 1]) / 2)
 
 
 @with_columns(REFERENCES.names, filled="attack")
 def references(table: pa.Table) -> Figure | None:
-    """Draw the true-positive rate and the area under the curve over the number of references."""
+    """Draw the true-positive rate and the area under the curve against the number of references."""
     curves = {up: _over_targets(table, "references", up) for up in ("tpr", "auc")}
     if not curves["tpr"]:
         return None

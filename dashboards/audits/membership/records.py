@@ -1,4 +1,4 @@
-"""Figures of records: the effect of training on each, their images, and false positives per record."""
+"""Figures of records: the effect of training on each record, their images, and false positives per record."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tasks.datasets.catalog import is_embedded, load
 BINS = 36
 PANEL = 1.8  # inches
 ACCUSED = ("loss", "LiRA online", "BaVarIA-t")  # attacks in the figure of false positives
-MARKERS = (7.5, 6.0, 4.0)  # sizes, the largest at the bottom, because attacks often agree
+MARKERS = (7.5, 6.0, 4.0)  # sizes, with the largest at the bottom because attacks often agree
 
-EACH = 15  # records of either group
+EACH = 15  # records per group
 CAPTION = (
     f"The {EACH} records with the highest mem and the {EACH} with the lowest, in order of mem and then of their "
     "effect, with label and p-value of the exact test."
@@ -35,7 +35,7 @@ GROUPS = ("Most memorised", "Least memorised")
 
 @with_columns(RECORDS.names, filled="row")
 def influence(table: pa.Table) -> Figure | None:
-    """Draw histograms of effect and mem, of all records and of the records found."""
+    """Draw histograms of effect and mem, over all records and over the records found."""
     is_found = integers(table, "found") == 1
     columns = {"effect": "effect, nats", "mem": "mem, difference in accuracy"}
     values = {name: numbers(table, name) for name in columns}
@@ -78,13 +78,13 @@ def influence(table: pa.Table) -> Figure | None:
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """Show the records in the order of mem; None if no record was tested."""
+    """Show the records in order of mem. Returns None if no record was tested."""
     return record_gallery(run.table("records"), run, show_images)
 
 
 @with_columns(RECORDS.names, filled="row")
 def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | None:
-    """The records of the table in the order of mem; None where no record was tested."""
+    """Show the records in the table in order of mem. Returns None if no record was tested."""
     mem = numbers(table, "mem")
     effect = numbers(table, "effect")
     p_values = numbers(table, "p_value")
@@ -120,13 +120,13 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
 
     try:
         return Gallery(CAPTION, True, "", tuple(draw()))
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}. {words}")
 
 
 @with_columns(CALLS.names, filled="attack")
 def calls(table: pa.Table) -> Figure | None:
-    """Draw the share of records by minimum false-positive rate, compared with chance, for each attack."""
+    """Draw the share of records by minimum false-positive rate for each attack, compared with chance."""
     from scipy import stats
 
     attack = texts(table, "attack")

@@ -1,4 +1,4 @@
-"""The figures of `relational`: hidden answers that are given from memory."""
+"""Figures of a `relational` run: hidden answers that are given from memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """m, the four curves that define it, and the linear model."""
+    """Return figures of m, the four curves that define it, and the linear model."""
     return (
         memorization(run.table("memorization")),
         answers(run.table("memorization")),

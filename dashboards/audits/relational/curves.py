@@ -1,4 +1,4 @@
-"""Curves over epochs: memorization, and correct answers on whole and on corrupted contexts."""
+"""Curves by epoch: memorization, and correct answers on whole and corrupted contexts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dashboards.columns import numbers, with_columns
 
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
 GOLDS = {"one": "one gold answer on both parts", "all": "all gold answers, as published"}
-# Title of each panel, with its column and score; the first decides the answer.
+# Panel title -> column and score. The first panel decides the answer.
 PANELS = {
     "relational m by exact match": ("relational_m", "exact_match"),
     "m by exact match": ("m", "exact_match"),
     "m by F1": ("m", "f1"),
 }
-# Column: label and look. Colour shows the part of the data, dash and marker the kind of context.
+# Column -> label and style. Colour shows the part of the data; dash and marker show the kind of context.
 LINES: dict[str, tuple[str, legend.Series]] = {
     "s_train": ("training, whole context", ("canary", "o", "-")),
     "s_validation": ("held out, whole context", ("twin", "s", "-")),
     "r_train": ("training, corrupted", ("canary", "^", (0, (4, 2)))),
     "r_validation": ("held out, corrupted", ("twin", "v", (0, (4, 2)))),
 }
-STEP = 1.8  # inches from a panel to the next: of m
-TALL_STEP = 2.0  # of answers
+STEP = 1.8  # inches from one panel to the next, for m
+TALL_STEP = 2.0  # for answers
 
 
 def memorization(table: pa.Table) -> Figure | None:
-    """Draw relational m, and m by exact match and F1, with one gold answer and as published: figure 3."""
+    """Draw relational m, and m by exact match and F1, with one gold answer and as published (figure 3)."""
     curves_by_panel: dict[tuple[str, str], Curve] = {}  # by panel and gold answers
     for panel, (column, score) in PANELS.items():
         for golds in GOLDS:
@@ -86,7 +86,7 @@ def memorization(table: pa.Table) -> Figure | None:
 
 
 def answers(table: pa.Table) -> Figure | None:
-    """Draw exact match and F1 of the four sets of questions, with the first gold answer: figures 2 to 4."""
+    """Draw exact match and F1 on the four question sets, with the first gold answer (figures 2 to 4)."""
     curves_by_panel: dict[str, dict[str, Curve]] = {}
     for score in SCORES:
         curves_by_panel[score] = {}
@@ -118,7 +118,7 @@ def answers(table: pa.Table) -> Figure | None:
 
 
 def _answer_caption(table: pa.Table) -> str:
-    """The caption of the answers, with what is scored and how many there are."""
+    """Return the caption of the answers, which states the score and the number of questions."""
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions"
     if table["questions"][0].as_py() == "numeric":
@@ -135,9 +135,9 @@ def _answer_caption(table: pa.Table) -> str:
 
 @with_columns(("questions", "score", "golds", "epoch"))
 def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
-    """Return the column `name` of the memorization table by epoch, for the first subset of questions; None if empty.
+    """Return the column `name` of the memorization table by epoch, for the first subset of questions.
 
-    An unknown epoch is 0.
+    An unknown epoch is 0. Returns None if there are no values.
     """
     questions = table["questions"][0].as_py()
     row_numbers = []
@@ -156,12 +156,12 @@ def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | No
 
 
 def same(one: Curve, second: Curve) -> bool:
-    """Return whether two curves are equal, as if no question has several gold answers."""
+    """Whether two curves are equal, as is the case if no question has several gold answers."""
     return np.array_equal(one.value, second.value, equal_nan=True)
 
 
 def epoch_axis(curves: Sequence[Curve], last: bool) -> Axis:
-    """Return the axis of epochs, with labels below the `last` panel; without ticks for an unknown training."""
+    """Return the epoch axis, with labels below the `last` panel. It has no ticks if the training is unknown."""
     epochs = np.concatenate([drawn_curve.places for drawn_curve in curves])
     limits = drawing.padded_limits([float(epochs.min()), float(epochs.max())], 0.03)
     if epochs.max() == 0:

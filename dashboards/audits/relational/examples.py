@@ -1,4 +1,4 @@
-"""Questions whose hidden answers are given correctly, with their contexts, as in table 1."""
+"""Questions whose hidden answers are given correctly, and the contexts of these questions, as in table 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.datasets.catalog import is_embedded, load_questions
 from tasks.datasets.questions.question import Answer, Question
 from tasks.question_answering.question_sets import ANSWERS
 
-EACH = 12  # questions of each part
+EACH = 12  # questions per part
 TITLE = "Hidden answers"
 CAPTION = (
     f"Questions answered correctly although the answer was removed from the context: up to {EACH} training questions, "
@@ -27,7 +27,7 @@ PARTS = {"train": "Training questions", "validation": "Held-out questions"}
 
 
 def examples(run: Run, show_images: bool) -> Gallery | None:
-    """Show the questions of both parts; for private data a note with their number."""
+    """Show the questions of both parts. For private data, show only how many there are."""
     table = run.table("questions")
     if "corrupted_exact_match" not in table.column_names:
         return None
@@ -50,7 +50,7 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:
         example_records = tuple(records(run, question, correct_answers))
-    except (ValueError, OSError, KeyError, StoreError) as error:  # DatasetError among them
+    except (ValueError, OSError, KeyError, StoreError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
     if example_records:
         return Gallery(CAPTION, bool(example_records), records=example_records, title=TITLE)
@@ -78,7 +78,7 @@ def records(run: Run, question_config: Answers, correct_answers: pa.Table) -> It
 
 
 def _record_title(question: Question, row: Mapping[str, Any]) -> str:
-    """Return the question's id, and the number of trainings with the hidden answer."""
+    """Return the question's id, and how many trainings give the hidden answer."""
     rightly = round(row["corrupted_exact_match"] * row["replicates"])
     replicates = row["replicates"]
     if replicates == 1:
@@ -91,7 +91,7 @@ def _join_answer(answer: Answer) -> str:
 
 
 def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
-    """Return the answers of the last model after its last epoch, by question id and kind of context."""
+    """Return the last model's answers after its last epoch, by question id and kind of context."""
     for key in _answer_keys(run):
         table = run.store.read(key)
         if not table.schema.equals(ANSWERS) or not table.num_rows:
@@ -109,7 +109,7 @@ def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
 
 
 def _answer_keys(run: Run) -> Iterator[str]:
-    """Yield the keys of the stored answers behind the scores, the last epoch first."""
+    """Yield the keys of the stored answers behind the scores, last epoch first."""
     existing_keys = stored_keys(run.store)
     for scores in reversed(run.journal.roots().get("scores", ())):
         if scores in existing_keys:

@@ -13,7 +13,7 @@ from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_pan
 from dashboards.columns import groups, numbers, with_columns
 from dashboards.summary import finite
 
-# inches between panels
+# Inches from one panel to the next.
 STEP = 2.1
 PRIVATE_STEP = 1.8
 LINES: dict[str, tuple[str, legend.Series]] = {
@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 @with_columns({"samples", "features", "time", *LINES})
 def flow(table: pa.Table) -> Figure | None:
-    """Draw a panel for each size, with intervals over trainings: figures 1 and 5."""
+    """Draw one panel per size, with intervals over trainings (figures 1 and 5)."""
     rows_of_size = {size: rows.sort_by("time") for size, rows in groups(table, "samples", "features").items()}
     trainings = sorted({int(count) for count in numbers(table, "n")})
     caption = (
@@ -79,7 +79,7 @@ def _describe_size(samples: int, features: int, part: pa.Table) -> str:
 
 @with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
-    """Draw a panel for each mechanism: m of the better query with its interval, and its bounds."""
+    """Draw one panel per mechanism: m of the better query with intervals and bounds."""
     rows_by_mechanism = {}
     for name in MECHANISMS:
         rows_by_mechanism[name] = _better_query_rows(table.to_pylist(), name)
@@ -118,7 +118,7 @@ def privacy(table: pa.Table) -> Figure | None:
 
 
 def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
-    """Draw m over epsilon with intervals and bounds."""
+    """Draw m against epsilon with intervals and bounds."""
     epsilons = [row["epsilon"] for row in rows]
     bounds = []
     for column, (_, bound, dash) in BOUNDS.items():

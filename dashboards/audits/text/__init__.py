@@ -1,4 +1,4 @@
-"""Figures of `text`: exposures of secrets and identifiers, effects of documents, and reproduction of documents."""
+"""Figures of a `text` run: exposures of secrets and identifiers, effects of documents, and reproduced documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """Return the figures, those behind the answer first."""
+    """Return the figures, starting with those behind the answer."""
     return (
         exposures(run.table("secrets")),
         exposures(run.table("identifiers")),

@@ -15,14 +15,17 @@ from tasks.contract.summaries import Row
 
 
 def inserted_documents(table: pa.Table) -> pa.Table:
-    """Select the inserted documents; return other tables unchanged."""
+    """Select the inserted documents. Other tables are returned unchanged."""
     if "repetitions" not in table.column_names:
         return table
     return table.filter(pc.greater(table["repetitions"], 0))
 
 
 def effects(table: pa.Table) -> Figure | None:
-    """Draw one row per number of repetitions, with one mark per document, filled if it is found."""
+    """Draw one row per number of repetitions, with one mark per document.
+
+    The mark is filled if the document is found.
+    """
     effect = numbers(table, "effect")
     if not len(effect) or np.isnan(effect).all():
         return None

@@ -1,4 +1,4 @@
-"""Lists of reproduced documents and of secrets that are found; only a note for private texts."""
+"""Lists of reproduced documents and of secrets that are found. For private texts, only a note is shown."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SECRETS_CAPTION = f"Up to {MOST_NAMED} texts that contain a found secret or iden
 
 
 def examples(run: Run, show_images: bool) -> Gallery | None:
-    """List reproduced documents, or secrets that are found; None if there are none."""
+    """List reproduced documents, or secrets that are found. Returns None if there are none."""
     return documents(run, show_images) or secrets(run, show_images)
 
 
 def secrets(run: Run, show_images: bool) -> Gallery | None:
-    """List the secrets that are found, or write a note unless texts are requested."""
+    """List the secrets that are found. Unless texts are requested, write a note instead."""
     name = "secrets"
     if "format" in run.table("identifiers").column_names:
         name = "identifiers"
@@ -76,7 +76,7 @@ def _secret_texts(config: Text, items: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def documents(run: Run, show_images: bool) -> Gallery | None:
-    """List the texts of embedded data, or write a note with row numbers unless texts are requested."""
+    """List the texts if they are embedded data or requested. Otherwise, write a note with row numbers."""
     tables = (run.table("documents"), run.table("insertions"))
     table = next((candidate for candidate in tables if "near_verbatim" in candidate.column_names), None)
     if table is None:
@@ -107,5 +107,5 @@ def documents(run: Run, show_images: bool) -> Gallery | None:
 
 
 def _excess(row: dict[str, Any]) -> float:
-    """Return the share of trained models that reproduce a document minus that of control models."""
+    """Return the share of trained models that reproduce a document minus the share of control models that do."""
     return float((row["near_verbatim"] or 0) - (row["near_verbatim_control"] or 0))

@@ -1,4 +1,4 @@
-"""Figure of exposures: by trained models, by control models, and without memory."""
+"""Figure of exposures: by trained models, by control models, and expected without memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def exposures(table: pa.Table) -> Figure | None:
     things = "secrets"
     if has_identifiers:
         things = "identifiers"
-    groups: NDArray[Any] = texts(table, "format") if has_identifiers else integers(table, "repetitions")
+    groups: NDArray[Any]
+    if has_identifiers:
+        groups = texts(table, "format")
+    else:
+        groups = integers(table, "repetitions")
     control = np.full(len(exposure), np.nan)
     if "exposure_control" in table.column_names:
         control = numbers(table, "exposure_control")
@@ -80,7 +84,7 @@ def _row_label(group: Any, is_format: bool) -> str:
 
 
 def legend_entries(has_controls: bool) -> list[Artist]:
-    """Return the legend of the marks."""
+    """Return the legend entries for the marks."""
     entries = [
         legend.line("found", marker="o", linestyle="none", color=drawing.light("canary")),
         legend.line("not found", marker="o", linestyle="none", fillstyle="none", color=drawing.light("canary")),

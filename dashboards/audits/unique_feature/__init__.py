@@ -1,4 +1,4 @@
-"""The figures of `unique_feature`: canary models and their control models, which never saw the feature."""
+"""Figures of a `unique_feature` run: canary models and their control models, which never saw the feature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The effect first, then the detection rate of each score, then correlates of memory."""
+    """Return the effect first, then the detection rate of each score, then correlates of memory."""
     pairs = Pairs(run.table("canary_scores"))
     selected = run.table("chosen")
     retraced = run.table("traced")
@@ -53,5 +53,5 @@ def figures(run: Run) -> Iterable[Figure | None]:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The canaries as their models saw them."""
+    """Show the canaries as their models saw them."""
     return pictures(run, Pairs(run.table("canary_scores")), show_images)

@@ -31,9 +31,9 @@ EXACT = ("score", "feature", "p_value", "exposure", "drawn")
 
 @with_columns(NEEDED)
 def verdicts(table: pa.Table) -> Figure | None:
-    """Each canary's p-value over its shift, or over the number of cells read out; called canaries are filled.
+    """Draw each canary's p-value against its shift, or against the number of cells read out.
 
-    The ranks are among all glyphs, or in the feature's family.
+    Called canaries are filled. Ranks are among all glyphs, or within the feature's family.
     """
     names = set(table.column_names)
     if not names >= IN_FAMILY and not names >= AMONG_ALL:
@@ -42,7 +42,7 @@ def verdicts(table: pa.Table) -> Figure | None:
     is_called = integers(table, "called") == 1
     among_all = names >= AMONG_ALL
     if among_all:
-        # Equal counts of cells would overlap.
+        # Equal cell counts would overlap.
         x_values = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
         caption = _glyph_caption(table)
         across = "cells of the glyph read out"
@@ -67,7 +67,7 @@ def verdicts(table: pa.Table) -> Figure | None:
         axes.set_ylim(1.3, float(p_value.min()) / 1.5)
 
     limits = drawing.padded_limits([null, *x_values.tolist()])
-    # of cells, if any
+    # Counts of cells, if there are any.
     if null:
         counted = Axis(across, limits, integer_ticks=True)
     else:
@@ -92,7 +92,7 @@ def verdicts(table: pa.Table) -> Figure | None:
 
 
 def _family_caption(table: pa.Table) -> str:
-    """The caption for ranks in the feature's family."""
+    """Return the caption for ranks within the feature's family."""
     members = int(integers(table, "members").min())
     n = table.num_rows
     fewest_called = int(np.ceil(n / (FDR * members) - 1e-9))
@@ -110,7 +110,7 @@ def _family_caption(table: pa.Table) -> str:
 
 
 def _glyph_caption(table: pa.Table) -> str:
-    """The caption for ranks among all glyphs of the same ink."""
+    """Return the caption for ranks among all glyphs with the same amount of ink."""
     glyphs = int(integers(table, "glyphs").min())
     inked = int(integers(table, "inked").max())
     chance = drawing.format_number(float(numbers(table, "read_by_chance").mean()))
@@ -142,7 +142,7 @@ def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, is_called: np.nd
 
 @dataclass(frozen=True)
 class Ranks:
-    """A score's p-values for features that canaries carried and for features that they did not carry, ascending."""
+    """A score's p-values in ascending order, for features that canaries carried and for other features."""
 
     score: str
     carried: Array
@@ -150,13 +150,13 @@ class Ranks:
     has_random_features: bool
 
     def describe_share(self, level: float) -> str:
-        """Describe the share of canaries with p of at most the level, with its 95 % Wilson interval."""
+        """Describe the share of canaries with p at most `level`, including a 95 % Wilson interval."""
         rate = proportion(int((self.carried <= level).sum()), len(self.carried))
         return f"{drawing.format_number(rate.value)}{drawing.format_interval(rate.low, rate.high)}"
 
 
 def exact_ranks(table: pa.Table) -> Figure | None:
-    """The share of canaries with p of at most each level, a line for each score."""
+    """Draw the share of canaries with p at most equal to each level, with one line per score."""
     scores = list(read_ranks(table))
     if not scores:
         return None
@@ -228,14 +228,14 @@ def describe_ranks(score: Ranks) -> str:
 
 
 def _share_steps(p_values: Array, smallest_p: float) -> tuple[Array, Array]:
-    """The steps of the share of p-values at most p, from the least p to 1."""
+    """Return the share of p-values at most p as steps, from the smallest p to 1."""
     n = len(p_values)
     return np.r_[smallest_p, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
 
 
 @with_columns(EXACT, list)
 def read_ranks(table: pa.Table) -> Iterator[Ranks]:
-    """Each score's p-values, in the table's order of scores."""
+    """Yield each score's p-values, in the order of the table."""
     for (score,), rows in groups(table, "score").items():
         feature = texts(rows, "feature")
         p_value = numbers(rows, "p_value")

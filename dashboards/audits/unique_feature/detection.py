@@ -1,4 +1,4 @@
-"""Detection rates of the estimators against their false positive rates."""
+"""Detection rates of the estimators against their false-positive rates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, estimate_m
 from dashboards.columns import groups, integers, numbers, texts, with_columns
 from dashboards.summary import find_rows, finite, format_range, shorten
 
-LEVEL = 0.05  # of false positives, at which estimators are compared
+LEVEL = 0.05  # false-positive rate at which estimators are compared
 ZOOM = 0.2
-LETTERS = 34  # of an estimator's name in the legend
-# Each keeps its colour, mark and dash in every figure.
+LETTERS = 34  # letters of an estimator's name in the legend
+# Each estimator keeps its colour, marker and dash in every figure.
 ESTIMATORS = (
     "paired family rank",
     "M_w",
@@ -30,13 +30,13 @@ ESTIMATORS = (
     "random against random",
 )
 ROC_COLUMNS = ("false_positive_rate", "detection_rate", "low", "high")
-BY_MODELS = "detection rate by number of models"  # rows of the summary
+BY_MODELS = "detection rate by number of models"  # metric of the summary rows
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The detection rate of an estimator over its false positive rate, rising, with its 95 % Wilson interval."""
+    """Detection rate of an estimator by ascending false-positive rate, with 95 % Wilson intervals."""
 
     estimator: str
     false: Array
@@ -46,11 +46,11 @@ class RocCurve:
     n: int
 
     def index_at(self, level: float) -> int:
-        """The index of the last point of the curve with at most this false positive rate."""
+        """Return the index of the last curve point whose false-positive rate is at most `level`."""
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
     def describe(self) -> str:
-        """The detection rate at LEVEL, with its interval."""
+        """Describe the detection rate and interval at LEVEL."""
         index = self.index_at(LEVEL)
         return (
             f"{drawing.format_number(self.detected[index])}{drawing.format_interval(self.low[index], self.high[index])}"
@@ -58,27 +58,28 @@ class RocCurve:
 
 
 def detection(table: pa.Table, calls_table: pa.Table) -> Figure | None:
-    """Detection rate over false positive rate, complete and near 0; the estimator that detects most at 5 % first."""
+    """Draw the detection rate against the false-positive rate, both in full and near 0.
+
+    The estimator that detects most at 5 % comes first.
+    """
     curves_found = roc_curves(table)
     if not curves_found:
         return None
     drawn_curves = curves_found[: len(drawing.SERIES)]
     operating = operating_points(calls_table)
-    more = (
-        f" {len(curves_found) - len(drawn_curves)} estimators that detect less are not drawn."
-        if len(curves_found) > len(drawn_curves)
-        else ""
-    )
+    more = ""
+    if len(curves_found) > len(drawn_curves):
+        more = f" {len(curves_found) - len(drawn_curves)} estimators that detect less are not drawn."
     marks = (
         "Mark: rates at p ≤ 0.05 of the estimator's own test; to the right of the vertical line, it calls too many "
         "control models. "
     )
-    paired = (
-        "False positives of the paired family rank are calls of the same pair for a feature that its canary did not "
-        "carry. "
-        if any(curve.estimator == "paired family rank" for curve in curves_found)
-        else ""
-    )
+    paired = ""
+    if any(curve.estimator == "paired family rank" for curve in curves_found):
+        paired = (
+            "False positives of the paired family rank are calls of the same pair for a feature that its canary did "
+            "not carry. "
+        )
     caption = (
         "Share of canary models that an estimator calls, over the share of control models, which never saw the "
         f"feature, that it calls at the same threshold. Dotted: chance; vertical line: {LEVEL:.0%} false positives. "
@@ -101,7 +102,7 @@ def detection(table: pa.Table, calls_table: pa.Table) -> Figure | None:
 def _detection_chart(
     drawn_curves: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
 ) -> Chart:
-    """The complete curves on the left, their beginning on the right, the legend below."""
+    """Return a chart with the full curves on the left, their beginning on the right, and the legend below."""
     looks = estimator_looks([curve.estimator for curve in drawn_curves])
     side = 1.88
     foot = legend.LISTED * (len(drawn_curves) + 1) + 0.12
@@ -134,7 +135,7 @@ def _detection_chart(
 def _roc_layers(
     curve: RocCurve, series: legend.Series, operating_point: tuple[float, float] | None, x_limit: float
 ) -> Iterator[Layer]:
-    """A curve in steps, with shaded intervals near 0 and a mark at its own p-value of 5 %."""
+    """Draw a step curve, with shaded intervals near 0 and a mark where its own p-value is 5 %."""
     colour, marker, dash = series
     if x_limit == ZOOM:
         yield area(curve.false, curve.low, curve.high, colour, step="post", alpha=0.1)
@@ -145,7 +146,7 @@ def _roc_layers(
 
 @with_columns(("estimator", "n", *ROC_COLUMNS), list)
 def roc_curves(table: pa.Table) -> list[RocCurve]:
-    """The curves of all estimators, the one that detects most at LEVEL first."""
+    """Return the curves of all estimators. The one that detects most at LEVEL comes first."""
     curves = []
     for (name,), rows in groups(table, "estimator").items():
         columns = [numbers(rows, column) for column in ROC_COLUMNS]
@@ -159,7 +160,7 @@ def roc_curves(table: pa.Table) -> list[RocCurve]:
 
 @with_columns(("estimator", "model", "called"), dict)
 def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
-    """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
+    """Return the shares of control and canary models that each estimator's own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
         model = texts(rows, "model")
@@ -172,17 +173,20 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
 
 
 def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
-    """The look of each estimator: fixed for the audit's own estimators, one of the unused looks for others."""
+    """Return each estimator's style. The audit's own estimators have fixed styles; others get an unused one."""
     fixed_looks = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     unused_looks = [look for name, look in fixed_looks.items() if name not in names]
     looks = {}
     for name in names:
-        looks[name] = fixed_looks[name] if name in fixed_looks else unused_looks.pop(0)
+        if name in fixed_looks:
+            looks[name] = fixed_looks[name]
+        else:
+            looks[name] = unused_looks.pop(0)
     return looks
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
-    """The detection rate over the number of models evaluated together, a line for each estimator."""
+    """Draw the detection rate against the number of models evaluated together, with one line per estimator."""
     of_estimator = list(_estimator_rows(summary))
     if not of_estimator:
         return None
@@ -220,7 +224,7 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
 
 
 def _estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Each estimator's rows of the summary, by the number of models."""
+    """Yield each estimator's summary rows, sorted by number of models."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for setting, row in find_rows(summary, BY_MODELS):
         if finite(row["estimate"]) and "estimator" in setting and finite(setting.get("models")):

@@ -1,4 +1,4 @@
-"""The effect of each canary on its model, and the separation of canary models and control models by each score."""
+"""The effect of each canary on its model, and how well each score separates canary models from control models."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, 
 from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, facet_panels, line, marks, span, upright
 from dashboards.summary import Row, find_row
 
-EFFECT = "M_w effect"  # the metric that decides, over the probe images
+EFFECT = "M_w effect"  # the deciding metric, over the probe images
 SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards the canary's label"}
-# Heights by multiples of the golden ratio: scattered evenly, and the same each time.
+# Multiples of the golden ratio scatter heights evenly and reproducibly.
 GOLDEN = 0.6180339887
 
 
 def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
-    """Each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
+    """Draw the sorted effects of all pairs on M_w over the probe images, and the mean effect with an interval."""
     canary, effects = pairs.columns("canary", "m_w_probe_effect")
     if not len(effects):
         return None
@@ -68,7 +68,7 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
 
 
 def separation(pairs: Pairs) -> Figure | None:
-    """Both scores of canary models over those of control models, with the band of the control models."""
+    """Draw both scores for canary models above control models, with the band of the control models."""
     columns = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
     available = {title: columns_pair for title, columns_pair in columns.items() if len(columns_pair[0])}
     if not available:
@@ -97,7 +97,7 @@ def separation(pairs: Pairs) -> Figure | None:
 
 
 def strips(canary: Array, twin: Array) -> list[Layer]:
-    """Two rows of marks, canary models above control models, over the band of the latter."""
+    """Draw two rows of dots, canary models above control models, over the band of the control models."""
     heights = 0.6 * ((np.arange(len(canary)) * GOLDEN) % 1 - 0.5)
     band = []
     if len(twin) > 1:
@@ -106,7 +106,7 @@ def strips(canary: Array, twin: Array) -> list[Layer]:
 
 
 def _describe_strips(canary: Array, twin: Array) -> str:
-    """Describe both medians, and the number of canary models above the band of the control models."""
+    """Describe both medians, and how many canary models lie above the control models' band."""
     medians = []
     for values in (canary, twin):
         medians.append(drawing.format_number(float(np.median(values))))

@@ -1,4 +1,4 @@
-"""The evidence of a run that ends once it is decided: the product of the bets on its pairs' ranks."""
+"""The evidence in a run that stops once it is decided: the product of the bets on its pairs' ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDE = 1e3  # range of evidence above which the axis shows powers of ten only
 
 @with_columns(EVIDENCE.names)
 def evidence(table: pa.Table) -> Figure | None:
-    """The product of the bets after each pair, from 1 before the first, and the limit at which it decides."""
+    """Draw the product of the bets after each pair, starting from 1, and the limit at which it decides."""
     pairs = np.concatenate([[0], integers(table, "pair")])
     path = np.concatenate([[1.0], numbers(table, "evidence")])
     ranks = integers(table, "rank")

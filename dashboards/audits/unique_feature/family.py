@@ -1,4 +1,4 @@
-"""The rank of the feature in its family, model by model."""
+"""The rank of the feature within its family, for each model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
 from tasks.numerics.ranks import rank_p_value
 
-MOST = 20  # models that are drawn, one per row
+MOST = 20  # models drawn, one per row
 LEVEL = 0.05
 KINDS = {"given": "accent", "canary": "canary", "twin": "twin"}  # colours
 KIND_NAMES = {"given": "given", "canary": "canary", "twin": "control"}
@@ -26,21 +26,21 @@ NEEDED = ("canary", "label", "seed", "model", "member", "log_p")
 
 @dataclass(frozen=True)
 class RankedModel:
-    """One model's scores of the family, the audited feature first, with shape (members,).
+    """One model's scores over the family, with the audited feature first: shape (members,).
 
-    `scores` are drawn: deviations towards the known label, or towards the one that the feature favours. `standing`
-    determines the ranks: with an unknown label, each member counts by its highest standing.
+    `scores` are the drawn values: deviations towards the known label, or towards the label that the feature favours.
+    `standing` determines the ranks. If the label is unknown, each member counts with its highest standing.
     """
 
     kind: str
     canary: int | None
-    label: int | None  # of the canary, where it is known
+    label: int | None  # label of the canary, if known
     scores: Array
     standing: Array
 
     @property
     def rank(self) -> int:
-        """The number of members that score at least as high as the audited feature, including itself."""
+        """The number of members that score at least as high as the audited feature, including the feature itself."""
         return round(self.p_value * len(self.standing))
 
     @property
@@ -55,7 +55,7 @@ class RankedModel:
 
 
 def family(table: pa.Table) -> Figure | None:
-    """Label-directed scores of the whole family, a row for each model, with the audited feature marked."""
+    """Draw label-directed scores of the whole family, with one row per model and the audited feature marked."""
     models = list(read_models(table))
     if not models:
         return None
@@ -64,7 +64,7 @@ def family(table: pa.Table) -> Figure | None:
 
 
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
-    """A row for each of the first models, with its rank."""
+    """Draw one row with the rank of each of the first models."""
     drawn_models = models[:MOST]
     step = 0.27
     if len(drawn_models) <= 3:
@@ -91,11 +91,11 @@ def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
 
 
 def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
-    """One row: the scattered family, the audited feature, and its rank."""
+    """Draw one row: the scattered family, the audited feature, and its rank."""
     other_scores, (feature, *_) = model.scores[1:], model.scores
     heights = y + 0.55 * ((np.arange(len(other_scores)) * GOLDEN) % 1 - 0.5)
     colour = KINDS[model.kind]
-    # Short strokes look like dots, and those of a row are one element of the page.
+    # Short strokes look like dots, and all strokes in a row form a single element of the page.
     strokes = drawing.segment_path(other_scores, heights - 0.03, heights + 0.03)
     yield line(*strokes, "muted", linewidth=2, solid_capstyle="butt", alpha=0.6)
     yield line([feature] * 2, [y - 0.42, y + 0.42], colour, linewidth=1.2, zorder=3)
@@ -106,7 +106,7 @@ def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
 
 @with_columns(NEEDED, list)
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
-    """The models and their scores of the family: a given model first, then pair by pair."""
+    """Yield the models and the scores over the family: a given model first, then pair by pair."""
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
     member = integers(table, "member")
     names = list(zip(*columns, strict=True))
@@ -117,7 +117,7 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
     for name, index_of_model in sorted(
         index.items(), key=lambda item: (places[item[0][1:]], list(KINDS).index(item[0][0]))
     ):
-        rows = np.flatnonzero((which == index_of_model) & (member >= 0))  # without the feature that no canary carried
+        rows = np.flatnonzero((which == index_of_model) & (member >= 0))  # excludes the feature that no canary carried
         rows = rows[np.argsort(member[rows], kind="stable")]
         values = np.array([log_p[row] for row in rows], np.float64)  # (members, classes)
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():
@@ -153,7 +153,7 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
 
 
 def _describe_models(models: Sequence[RankedModel]) -> str:
-    """Describe the place of the feature in its family, for each kind of model."""
+    """Describe the rank of the feature within its family, for each kind of model."""
     words = []
     for kind in KINDS:
         of_kind = [model for model in models if model.kind == kind]

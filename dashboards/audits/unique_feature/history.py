@@ -1,4 +1,4 @@
-"""Validation loss and accuracy of the models, epoch by epoch."""
+"""Validation loss and accuracy of the models by epoch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dashboards.audits.unique_feature.pairs import KIND_NAMES, LINES, MODELS, li
 from dashboards.chart import Axis, Chart, Facet, Figure, facet_panels
 from dashboards.columns import with_columns
 
-STEP = 1.8  # inches from a panel to the next
-DRAWN = 60  # models with their own line
+STEP = 1.8  # inches from one panel to the next
+DRAWN = 60  # models drawn as individual lines
 MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "validation accuracy"}
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
 @with_columns(NEEDED)
 def histories(table: pa.Table) -> Figure | None:
-    """Thin lines for some models, the median of all with their middle 80 %, and the kept epochs."""
+    """Draw thin lines for some models, the median and central 80 % of all models, and the kept epochs."""
     curves = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES, 1)) is not None}
     if not curves:
         return None
@@ -55,7 +55,7 @@ KEPT = "A dot marks the kept epoch of a model, the one with the lowest validatio
 
 
 def figure_caption(curves: Mapping[str, LearningCurves]) -> str:
-    """The caption for several models."""
+    """Return the caption for several models."""
     lined = sum(min(of_kind.models, DRAWN // len(curves)) for of_kind in curves.values())
     counts = " and ".join(f"{of_kind.models} {KIND_NAMES[model]}" for model, of_kind in curves.items())
     return (
@@ -65,7 +65,7 @@ def figure_caption(curves: Mapping[str, LearningCurves]) -> str:
 
 
 def _draw_history(axes: Any, curves: Mapping[str, LearningCurves], name: str) -> None:
-    """Each kind's models by this measure."""
+    """Draw the models of each kind by this measure."""
     for model, of_kind in curves.items():
         _draw_kind(axes, model, of_kind, name, DRAWN // len(curves))
 
@@ -91,7 +91,7 @@ def _draw_kind(axes: Any, model: str, curves: LearningCurves, name: str, line_co
 
 
 def _describe_history(model: str, curves: LearningCurves) -> str:
-    """Describe the kept epochs, and the loss and accuracy at them."""
+    """Describe the kept epochs, and the loss and accuracy at these epochs."""
     rows = np.arange(curves.models)
     final_values = {}
     for name, values in curves.measures.items():

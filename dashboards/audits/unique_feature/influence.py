@@ -1,4 +1,4 @@
-"""Self-influence (TracInCP): its relation to memory, and its change by the feature."""
+"""Self-influence (TracInCP): its relation to memory, and how the feature changes it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, facet_pan
 from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.summary import Row, find_rows
 
-CORRELATION = "correlation of self-influence and M"  # a row of the summary
+CORRELATION = "correlation of self-influence and M"  # metric of a summary row
 PANEL = 1.9  # inches
 BINS = 48
-NAMED = 12  # images that are labelled with their rows
-# Colour and mark of the chosen images, which also differ in greyscale.
+NAMED = 12  # images labelled with their row numbers
+# Colour and marker of the chosen images, which also differ in greyscale.
 ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("violet", "s")}
 CHOSEN: Mapping[str, Any] = {"markeredgewidth": 0, "alpha": 0.8}
 
 
-Marks = dict[
-    str, tuple[Array, Array, Array]
-]  # score -> self-influence, and the scores of canaries and of control models
+Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, canary scores and control model scores
 
 
 def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
-    """The scores of the canaries over the self-influence of their clean images."""
+    """Draw the canaries' scores against the self-influence of their clean images."""
     before = influence_by_row(chosen_table) or influence_by_row(traced)
     marks_by_score: Marks = {}
     for score in reversed(SCORES):
@@ -71,7 +69,7 @@ def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: S
 
 
 def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
-    """The scores of control models and of canary models over self-influence."""
+    """Draw the scores of control models and canary models against self-influence."""
     return [
         level(0, {"zorder": 1, **drawing.NULL}),
         dots(x, twin, "twin", n, alpha=0.6),
@@ -81,7 +79,7 @@ def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
 
 @with_columns(("row", "self_influence"), dict)
 def influence_by_row(table: pa.Table) -> dict[int, float]:
-    """The self-influence of each training image in the model that never saw the feature."""
+    """Return the self-influence of each training image in the model that never saw the feature."""
     rows = integers(table, "row").tolist()
     values = numbers(table, "self_influence").tolist()
     if "with_feature" in table.column_names:
@@ -96,7 +94,10 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
 
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
-    """The summary's correlation for this kind of model, with its interval and the published value; empty if absent."""
+    """Format the correlation in the summary for this kind of model, with interval and published value.
+
+    Returns an empty string if there is none.
+    """
     for setting, row in find_rows(summary, CORRELATION):
         if setting.get("model", "canary") == model and row["estimate"] is not None:
             if row["published"] is None:
@@ -126,7 +127,7 @@ def _describe_halves(x: Array, values: Array, twin: Array) -> str:
 
 @with_columns(("self_influence",))
 def influences(everything: pa.Table, chosen_table: pa.Table) -> Figure | None:
-    """The distribution of self-influence over all training images, with the chosen canaries."""
+    """Draw the distribution of self-influence over all training images, with the chosen canaries."""
     values = numbers(everything, "self_influence")
     values = values[~np.isnan(values)]
     positive = values[values > 0]
@@ -172,7 +173,7 @@ def influences(everything: pa.Table, chosen_table: pa.Table) -> Figure | None:
 
 
 def decades(axes: Any) -> None:
-    """Set powers of ten as ticks of the y axis, as many as fit."""
+    """Put as many powers of ten on the y axis as fit."""
     from matplotlib.ticker import LogLocator
 
     axes.yaxis.set_major_locator(LogLocator(numticks=5))
@@ -180,7 +181,7 @@ def decades(axes: Any) -> None:
 
 @with_columns(("end", "self_influence"), list)
 def influence_by_end(chosen_table: pa.Table) -> Iterator[tuple[str, Array]]:
-    """The self-influence of the images chosen at either end."""
+    """Yield the self-influence of the images chosen at each end."""
     end = texts(chosen_table, "end")
     values = numbers(chosen_table, "self_influence")
     for name in ENDS:
@@ -194,7 +195,7 @@ Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes with
 
 @with_columns(("row", "end", "with_feature", "squared_slopes"))
 def influence_changes(table: pa.Table) -> Figure | None:
-    """Arrows from the self-influence of an image to that of the same image with the feature (section 3.3)."""
+    """Draw arrows from an image's self-influence to that of the same image with the feature (section 3.3)."""
     pairs = list(_read_arrows(table))
     if not pairs:
         return None
@@ -226,7 +227,7 @@ def influence_changes(table: pa.Table) -> Figure | None:
 
 
 def _arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
-    """A row for each image, of `step` inches."""
+    """Return a panel with one row per image, each `step` inches high."""
     has_names = len(pairs) <= NAMED
     names = [f"image {row}" for row, *_ in pairs]
     return Panel(
@@ -249,7 +250,7 @@ def _arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
 
 
 def _draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
-    """An arrow from the image without the feature, which is hollow, to the same image with it."""
+    """Draw an arrow from the image without the feature (hollow) to the same image with it."""
     _, end, without, with_it = arrow
     name, marker = ENDS[end]
     colour = drawing.light(name)
@@ -259,7 +260,7 @@ def _draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
 
 
 def _read_arrows(table: pa.Table) -> Iterator[Arrow]:
-    """The images with squared slopes both without and with the feature; the smallest end and slope first."""
+    """Yield the images with squared slopes both without and with the feature, sorted by end and slope."""
     columns = zip(
         integers(table, "row").tolist(),
         texts(table, "end").tolist(),
@@ -280,7 +281,7 @@ def _read_arrows(table: pa.Table) -> Iterator[Arrow]:
 
 
 def _chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:
-    """The legend's entries of the chosen images, by their end."""
+    """Return legend entries for the chosen images, by end."""
     entries = []
     for end, label in labels.items():
         entries.append(legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0))

@@ -1,4 +1,4 @@
-"""Memorisation by epsilon, and the share of features found by one model, compared with the allowed share."""
+"""Memorisation by epsilon, and the share of features found by a single model, compared with the allowed share."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
 from tasks.numerics.statistics import exact_proportion
 
 PANEL = 1.7  # inches
-LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn
+LEVELS = (0.05, 0.01)  # levels of the p-value for which shares are drawn
 WIDE = 30.0  # ratio of effects above which the axis is logarithmic
 DOT: Mapping[str, Any] = {"marker": "o", "markersize": 6, "linestyle": "none"}
-WITHOUT = "none"  # the label of a cell without privacy
+WITHOUT = "none"  # label of a cell without privacy
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of n drawn features that one model reveals at a level, and the largest allowed share."""
+    """The share of n random features that one model reveals at a level, and the largest share allowed."""
 
     estimate: float
     low: float | None
@@ -44,7 +44,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Rung:
-    """A cell: its epsilon, None without privacy, the effect on M_w, and the shares by level."""
+    """One cell: its epsilon (None without privacy), the effect on M_w, and the shares by level."""
 
     epsilon: float | None
     delta: float | None
@@ -72,7 +72,7 @@ class Rung:
 
 
 def ladder(run: Run) -> Iterator[Figure]:
-    """The effect and the shares by epsilon, of a sweep whose cells differ in privacy."""
+    """Yield the effect and the shares by epsilon, for a sweep whose cells differ in privacy."""
     rungs_found = [rung for rung in map(read_rung, run.cells) if rung is not None]
     epsilons = {rung.epsilon for rung in rungs_found}
     if len(epsilons) < 2 or len(epsilons) < len(rungs_found):
@@ -117,7 +117,7 @@ def ladder(run: Run) -> Iterator[Figure]:
 
 
 def read_rung(cell: Run) -> Rung | None:
-    """A cell's rung; None if it has no effect yet, or a configuration of another version."""
+    """Read a cell. Returns None if it has no effect yet, or if its configuration is from another version."""
     effect = find_row(cell.summary, EFFECT, images="probe")
     if cell.config is None or effect is None or not finite(effect["estimate"]):
         return None
@@ -128,7 +128,7 @@ def read_rung(cell: Run) -> Rung | None:
 
 
 def _bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
-    """The shares of a cell with privacy by level, from its summary."""
+    """Return the shares of a private cell by level, from its summary."""
     by_level = {}
     for name in (ONE_MODEL, ALLOWED):
         by_level[name] = {setting["level"]: row for setting, row in find_rows(summary, name)}
@@ -140,7 +140,7 @@ def _bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
 
 
 def _non_private_shares(cell: Run) -> dict[float, Share]:
-    """The shares of a cell without privacy by level, from its exact ranks."""
+    """Return the shares of a cell without privacy by level, from its exact ranks."""
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
         return {}
@@ -161,7 +161,7 @@ def _non_private_shares(cell: Run) -> dict[float, Share]:
 
 
 def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
-    """The effect, then the shares at each level, by epsilon."""
+    """Return panels with the effect, then the shares at each level, by epsilon."""
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
     across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, has_grid=False)
     facets = [effect_facet(rungs)]
@@ -183,7 +183,7 @@ def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel
 
 
 def effect_facet(rungs: Sequence[Rung]) -> Facet:
-    """The effect by epsilon; on a logarithmic axis without the line at 0 if its sizes differ widely."""
+    """Return the effect by epsilon. If sizes differ widely, the axis is logarithmic and has no line at 0."""
     effects = [rung.effect for rung in rungs]
     sizes = [row["estimate"] for row in effects]
     lowest = min(row["low"] if finite(row["low"]) else row["estimate"] for row in effects)

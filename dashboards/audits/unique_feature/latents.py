@@ -1,4 +1,4 @@
-"""Units that the feature activates in images where they were silent, by layer."""
+"""Units, by layer, that the feature activates in images in which they were silent."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dashboards.audits.unique_feature.pairs import KIND_NAMES, MODELS, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, intervals, level
 from dashboards.columns import groups, integers, numbers, texts, with_columns
 
-LAYERS = 3  # the last layers
-LABELLED = 3  # units of a panel
-LEAST = 0.2  # excess over random patches for a label, in units of the layer's most excited unit
+LAYERS = 3  # number of last layers shown
+LABELLED = 3  # labelled units per panel
+LEAST = 0.2  # excess over random patches required for a label, relative to the layer's most excited unit
 PANEL = 1.05  # inches
-APART = 0.06  # of a layer's units: closer labels would overlap
+APART = 0.06  # as a fraction of a layer's units; labels closer than this would overlap
 NEEDED = ("canary", "seed", "model", "layer", "units", "unit", "unique", "random")
-Excitation = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
-Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
+Excitation = tuple[Array, Array]  # how often the feature and a random patch excite each unit, averaged over models
+Panels = dict[tuple[str, str], Excitation]  # by layer and kind of model
 
 
 @with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
-    """The rate at which the feature (up) and random patches (down) excite each unit, for each layer: figure 3b."""
+    """Draw how often the feature (up) and random patches (down) excite each unit, for each layer (figure 3b)."""
     rows_of = groups(table, "layer", "model")
     models = _count_models(table)
     panels: Panels = {}
@@ -47,8 +47,8 @@ def latents(table: pa.Table) -> Figure | None:
 
 
 def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
-    """A panel for each layer and kind of model from the top down, on one scale in each layer."""
-    last = list({name: (name, kind) for name, kind in panels}.values())  # below which the units are numbered
+    """Yield one panel per layer and kind of model from top to bottom. Each layer has a single scale."""
+    last = list({name: (name, kind) for name, kind in panels}.values())  # panels below which the units are numbered
     for (name, kind), rates in panels.items():
         of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
         largest = max(float(np.max(share)) for share in of_layer) or 1.0
@@ -91,7 +91,10 @@ def figure_caption(models: dict[str, int], seeds: int) -> str:
 
 
 def excitation_rates(table: pa.Table, models: int) -> Excitation:
-    """The mean rate at which the feature and random patches excite each unit; 0 for a unit without a row."""
+    """Return the mean rates at which the feature and random patches excite each unit.
+
+    Units without a row have rate 0.
+    """
     unit = integers(table, "unit")
     units = int(integers(table, "units").max())
     unique = np.bincount(unit, np.nan_to_num(numbers(table, "unique")), units) / models
@@ -100,7 +103,7 @@ def excitation_rates(table: pa.Table, models: int) -> Excitation:
 
 
 def stems(kind: str, rates: Excitation) -> Iterator[Layer]:
-    """Lines up and down from the axis, with the numbers of the most excited units."""
+    """Draw lines up and down from the axis, with the numbers of the most excited units."""
     unique, random = rates
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
         active_units = np.flatnonzero(values > 0.002)
@@ -115,7 +118,7 @@ def stems(kind: str, rates: Excitation) -> Iterator[Layer]:
 
 
 def _units_to_number(excess: Array) -> list[int]:
-    """The labelled units with a number: far above random patches, and far enough apart."""
+    """Return the labelled units that get a number: far above random patches, and far enough apart."""
     numbered: list[int] = []
     for unit in _units_to_label(excess):
         if excess[unit] >= LEAST and all(abs(unit - other_unit) > APART * len(excess) for other_unit in numbered):
@@ -124,7 +127,7 @@ def _units_to_number(excess: Array) -> list[int]:
 
 
 def _units_to_label(excess: Array) -> list[int]:
-    """The units that the feature excites most beyond random patches."""
+    """Return the units that the feature excites most, relative to random patches."""
     order = np.argsort(-excess, kind="stable")[:LABELLED]
     return [int(unit) for unit in order if excess[unit] > 0]
 
@@ -144,7 +147,7 @@ def _describe_units(units: list[int], rates: Excitation) -> str:
 
 
 def _count_models(table: pa.Table) -> dict[str, int]:
-    """The number of models of each kind."""
+    """Count the models of each kind."""
     pairs = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1)
     model = texts(table, "model")
     return {kind: n for kind in MODELS if (n := len(np.unique(pairs[model == kind], axis=0)))}

@@ -1,4 +1,4 @@
-"""The scores of canary models and control models, epoch by epoch."""
+"""The scores of canary models and control models by epoch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dashboards.audits.unique_feature.pairs import KIND_NAMES, LINES, MODELS, Ar
 from dashboards.chart import Axis, Chart, Figure, Panel, level
 from dashboards.columns import integers, numbers, texts, with_columns
 
-DRAWN = 30  # models of each kind with their own line
+DRAWN = 30  # models of each kind drawn as individual lines
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
-HEIGHTS = {"validation_loss": 1.0}  # inches, of a panel's axes; else TALL
+HEIGHTS = {"validation_loss": 1.0}  # inches of a panel's axes; otherwise TALL
 TALL = 1.35
 GAP = 0.38
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
@@ -27,7 +27,7 @@ NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 @dataclass(frozen=True)
 class LearningCurves:
-    """Models of one kind; each measure has shape (models, epochs), with NaN for missing values."""
+    """Models of one kind. Each measure has shape (models, epochs), with NaN for missing values."""
 
     names: tuple[tuple[int, int], ...]  # canary and seed
     measures: Mapping[str, Array]
@@ -38,13 +38,13 @@ class LearningCurves:
         return len(self.names)
 
     def lined(self, count: int) -> NDArray[np.int64]:
-        """At most `count` of the models, evenly spaced, which get their own lines."""
+        """Return the indices of at most `count` models, evenly spaced, that are drawn as individual lines."""
         return np.unique(np.linspace(0, self.models - 1, min(count, self.models)).astype(np.int64))
 
 
 @with_columns(NEEDED)
 def learning_curve(table: pa.Table) -> Figure | None:
-    """M_w, M and the validation loss by epoch, with the kept epochs (figure 3c)."""
+    """Draw M_w, M and the validation loss by epoch, with the epochs that were kept (figure 3c)."""
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
     measures_present = []
     for name in MEASURES:
@@ -65,7 +65,7 @@ def learning_curve(table: pa.Table) -> Figure | None:
 
 
 def _measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> Iterator[Panel]:
-    """A panel for each measure, from the top down."""
+    """Yield one panel per measure, from top to bottom."""
     heights = [HEIGHTS.get(name, TALL) for name in measures]
     last = max(of_kind.measures[measures[0]].shape[1] - 1 for of_kind in followed.values())
     for index, (name, tall) in enumerate(zip(measures, heights, strict=True)):
@@ -88,11 +88,12 @@ def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     counts = " and ".join(
         f"{of_kind.models} {KIND_NAMES[model]} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
     )
-    legend_text = (
-        "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over trainings. "
-        if several
-        else "One training each: no intervals. "
-    )
+    legend_text = "One training each: no intervals. "
+    if several:
+        legend_text = (
+            "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over "
+            "trainings. "
+        )
     return (
         f"{counts}, evaluated after every epoch. {legend_text}Dot: kept epoch, with the lowest validation loss. "
         "Dashed: 0. The distance between the two kinds is the effect of the canary: control models have the same seeds "
@@ -101,7 +102,7 @@ def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
 
 
 def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int = 0) -> LearningCurves | None:
-    """The models of this kind, and these measures at each epoch from the `first` on."""
+    """Read the models of this kind and these measures at each epoch from `first` on."""
     is_kind = texts(table, "model") == model
     if not is_kind.any():
         return None
@@ -119,7 +120,7 @@ def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int
 
 
 def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
-    """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
+    """Draw thin lines for some models, with a dot at each kept epoch, over the mean and interval of all models."""
     values = followed.measures[name]
     lined = followed.lined(DRAWN)
     alone = followed.models == 1
@@ -149,7 +150,10 @@ def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> 
 
 
 def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
-    """Epochs that at least half of the models (and two) have, their mean there, and its 95 % t interval."""
+    """Return the epochs reached by enough models, the mean there, and its 95 % t interval.
+
+    At least half of the models, and at least two, must have reached an epoch.
+    """
     from scipy.special import stdtrit
 
     count = (~np.isnan(values)).sum(axis=0)
@@ -162,7 +166,7 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
 
 def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
-    """Describe the kept epochs and the mean scores before training and at them."""
+    """Describe the kept epochs, and the mean scores before training and at these epochs."""
     n = followed.models
     kept_epochs = followed.kept_epochs
     rows = np.flatnonzero(kept_epochs >= 0)
@@ -187,7 +191,7 @@ def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[st
 
 
 def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
-    """Describe the first epoch at which the interval of the effect on M_w lies above 0."""
+    """Describe the first epoch at which the interval for the effect on M_w excludes 0."""
     if len(followed) < 2:
         return
     canary = followed["canary"]

@@ -1,4 +1,4 @@
-"""The scores of pairs of canary and control models, and the marks of both."""
+"""The scores of pairs of canary and control models, and the marks for both."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ class Pairs:
     table: pa.Table
 
     def columns(self, *names: str) -> list[Array]:
-        """These columns, without rows that contain a null; empty if a column is missing.
+        """Return these columns without rows that contain a null. The arrays are empty if a column is missing.
 
-        One row per pair: only the first of several evaluations, since the others are of the same models.
+        There is one row per pair. Only the first of several evaluations is used, because the others are of the same
+        models.
         """
         *columns, evaluation = self.evaluation_columns(*names)
         if len(evaluation):
@@ -40,7 +41,7 @@ class Pairs:
         return columns
 
     def evaluation_columns(self, *names: str) -> list[Array]:
-        """These columns and that of the evaluation, with the rows of all evaluations."""
+        """Return these columns followed by the evaluation column, with the rows of all evaluations."""
         columns = [numbers(self.table, name) for name in names]
         if any(len(values) != len(columns[0]) for values in columns):
             return [np.empty(0) for _ in (*names, "evaluation")]
@@ -51,20 +52,20 @@ class Pairs:
 
 
 def central_range(values: Array) -> tuple[float, float]:
-    """The ends of the middle 95 % of the values; the smallest and the largest of a few values."""
+    """Return the ends of the central 95 % of the values. For few values, these are the smallest and the largest."""
     low, high = np.quantile(values, 0.025, method="lower"), np.quantile(values, 0.975, method="higher")
     return float(low), float(high)
 
 
 def describe_pairs(pairs: int) -> str:
-    """Describe the models of a number of pairs."""
+    """Describe the models in this many pairs."""
     if pairs == 1:
         return "1 canary model and its control model"
     return f"{pairs} canary models and their control models"
 
 
 def mark(model: str, count: int) -> dict[str, Any]:
-    """The look of a model's dots, which are smaller if there are many."""
+    """Return the style of a model's dots, which are smaller if there are many."""
     if count <= 30:
         size = 5.5
     elif count <= 200:
@@ -86,12 +87,12 @@ def mark(model: str, count: int) -> dict[str, Any]:
 
 
 def dots(x: ArrayLike, y: ArrayLike, model: str, count: int | None = None, **look: Any) -> Layer:
-    """The dots of a kind of model, with the look for `count` dots (by default, the number drawn)."""
+    """Draw dots for one kind of model, in the style for `count` dots (by default, the number drawn)."""
     return lambda axes: axes.plot(x, y, **mark(model, np.size(x) if count is None else count) | look)
 
 
 def legend_entries(count: int) -> list[Any]:
-    """The legend entries of the dots of both kinds of models, with the look for `count` dots."""
+    """Return legend entries for the dots of both kinds of models, in the style for `count` dots."""
     look = {"markersize": 5.5, "alpha": 1.0}
     entries = []
     for model, label in MODELS.items():
@@ -100,7 +101,7 @@ def legend_entries(count: int) -> list[Any]:
 
 
 def line_legend_entries() -> list[Any]:
-    """The legend entries of the lines of both kinds of models."""
+    """Return legend entries for the lines of both kinds of models."""
     entries = []
     for model, label in MODELS.items():
         entries.append(legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model]))

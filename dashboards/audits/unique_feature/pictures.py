@@ -1,4 +1,4 @@
-"""The canaries as their models saw them, with the feature."""
+"""The canaries with the feature, as their models saw them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
 from tasks.datasets.images import as_shape
 
-MOST = 36  # canaries
-PROBES = 3  # probe images, each clean, with the feature and with a random patch
-VARIED = 500  # probe images among which those with the highest contrast are chosen
+MOST = 36  # canaries shown
+PROBES = 3  # probe images, each shown clean, with the feature and with a random patch
+VARIED = 500  # probe images from which those with the highest contrast are chosen
 
 
 def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
-    """The canaries with the largest and the smallest effects, and probe images clean and with patches (figure 2).
+    """Show the canaries with the largest and smallest effects, and probe images clean and with patches (figure 2).
 
-    Audits of third-party models have no canaries and show the probe images alone.
+    Audits of third-party models have no canaries, so they show only probe images.
     """
     rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
     if not len(rows):
         return _probe_gallery(run, show_images)
-    first = np.unique(rows, return_index=True)[1]  # of several trainings of a canary, one
+    first = np.unique(rows, return_index=True)[1]  # one of several trainings of a canary
     rows = rows[np.sort(first)]
     labels = labels[np.sort(first)]
     effects = effects[np.sort(first)]
@@ -66,14 +66,14 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
             *read_out(run, config),
         )
         return Gallery(caption, True, "", images)
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(
             caption, False, f"The images cannot be drawn{error_reason(run, error)}. Rows, in that order: {ids}."
         )
 
 
 def _probe_gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The probe images on which a third-party model was evaluated."""
+    """Show the probe images on which a third-party model was evaluated."""
     config = run.private_config
     if not isinstance(config, UniqueFeature) or not isinstance(config.question, Panel | Given | ProbePictures):
         return None
@@ -82,12 +82,12 @@ def _probe_gallery(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, _hidden_note(config.probe))
     try:
         return Gallery(caption, True, "", (*_probe_pictures(config, show_images), *read_out(run, config)))
-    except (ValueError, OSError, IndexError) as error:  # DatasetError among them
+    except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(caption, False, f"The images cannot be drawn{error_reason(run, error)}.")
 
 
 def _are_public(config: UniqueFeature, data: Dataset) -> bool:
-    """Whether neither the data set nor the feature belongs to the user, so the images may be shown."""
+    """Whether the images may be shown because neither the data set nor the feature belongs to the user."""
     return is_embedded(data.name) and not is_private((config.asked_feature, config.carried))
 
 
@@ -102,7 +102,7 @@ def _canary_pictures(
     config: UniqueFeature, data: Dataset, canary_rows: list[tuple[int, int, float]]
 ) -> Iterator[Picture]:
     trained_on = load(data)
-    # Canaries chosen by their rank share one feature; canaries drawn at random may each have their own.
+    # Canaries chosen by rank share one feature. Canaries drawn at random may each have their own.
     own_features = {canary.image: canary.carried_feature for canary in drawn_canaries(config)}
     for canary, label, effect in canary_rows:
         (image,) = burn(trained_on.train_images[canary : canary + 1], own_features.get(canary, config.carried))
@@ -111,7 +111,7 @@ def _canary_pictures(
 
 
 def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
-    """The probe images with most contrast: clean, with the feature and with a random patch."""
+    """Yield the probe images with the highest contrast: clean, with the feature and with a random patch."""
     if not (show_images or _are_public(config, config.probe)):
         return
     images = load(config.probe).test_images

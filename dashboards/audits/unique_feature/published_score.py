@@ -20,11 +20,14 @@ from dashboards.audits.unique_feature.pairs import (
 from dashboards.chart import Axis, Chart, Figure, Panel, cdf, line, upright
 
 LEVEL = 0.05
-JOINED = 60  # most pairs that are joined by a line
+JOINED = 60  # maximum number of pairs joined by a line
 
 
 def divergences(pairs: Pairs) -> Figure | None:
-    """Each model's mean divergence with the feature over that with random patches; M is the height above the line."""
+    """Draw each model's mean divergence with the feature against that with random patches.
+
+    M is the height above the diagonal.
+    """
     names = []
     for prefix in PREFIXES.values():
         for d in ("d_r", "d_u"):
@@ -68,7 +71,7 @@ def divergences(pairs: Pairs) -> Figure | None:
 
 
 def calls(pairs: Pairs) -> Figure | None:
-    """The distribution of the published test's p-values over the models, compared with that of a valid test."""
+    """Draw the distribution of the published test's p-values over the models, compared with that of a valid test."""
     p_values = {}
     for model, prefix in PREFIXES.items():
         p_values[model] = np.sort(pairs.columns(f"{prefix}m_welch_p")[0])

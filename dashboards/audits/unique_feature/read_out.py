@@ -35,7 +35,7 @@ GIVEN = {"reference_ranks": (REFERENCE_RANKS, "with references"), "weight_ranks"
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A rank with slopes, the name of its model or canary, and the audited feature with its family."""
+    """A rank with slopes, the name of the model or canary, the audited feature, and the family of this feature."""
 
     name: str
     row: Row
@@ -43,7 +43,10 @@ class ReadOut:
 
 
 def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
-    """The strongest pixels of the first canaries and of single models, and the letters if the feature is words."""
+    """Yield the strongest pixels for the first canaries and for single models.
+
+    If the feature is words, also yield their letters.
+    """
     shape = config.shape
     sources = [*canary_ranks(run.table("exact_ranks"), config), *given_ranks(run, config)]
     for source in sources:
@@ -54,7 +57,7 @@ def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
 
 
 def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
-    """The rank of each of the first canaries by the slopes of its pair."""
+    """Yield the rank of each of the first canaries by the slopes of its pair."""
     if not table.schema.equals(EXACT_RANKS):
         return
     canaries_drawn = drawn_canaries(config)
@@ -70,7 +73,7 @@ def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
 
 
 def drawn_canaries(config: UniqueFeature) -> list[Canary]:
-    """The canaries of pairs if they were drawn at random: only then may each have its own feature."""
+    """Return the pairs' canaries if they were drawn at random. Only then may each have its own feature."""
     pairs = config.pairs
     if pairs is None or not isinstance(pairs.choice, RandomChoice):
         return []
@@ -78,7 +81,7 @@ def drawn_canaries(config: UniqueFeature) -> list[Canary]:
 
 
 def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
-    """The ranks of single models, by their slopes compared with references and by their first layer."""
+    """Yield the ranks of single models, by their slopes compared with references and by their first layer."""
     for name, (schema, by) in GIVEN.items():
         table = run.table(name)
         if table.schema.equals(schema):
@@ -87,7 +90,7 @@ def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
 
 
 def _strongest_pictures(source: ReadOut) -> Iterator[Picture]:
-    """The inked pixels of the feature, and the same number of pixels with the largest slopes."""
+    """Yield the inked pixels of the feature, and the same number of pixels with the largest slopes."""
     row, shape = source.row, (source.row["height"], source.row["width"])
     strongest = strongest_pixels(np.array(row["slopes"]), row["inked"])
     hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
@@ -98,7 +101,7 @@ def _strongest_pictures(source: ReadOut) -> Iterator[Picture]:
 
 
 def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
-    """The audited words, those that the slopes spell, and the best fit among similar features."""
+    """Yield the audited words, the words that the slopes spell, and the best fit among similar features."""
     slopes = _slope_image(source.row, feature.patch(), shape)
     family_members = family(feature, source.relatives.family, source.relatives.seed, shape[:2])
     letters = read_letters(feature, family_members, slopes)
@@ -116,7 +119,7 @@ def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[
 
 
 def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
-    """The slopes of a row as an image, (h, w), placed so that the inked pixels lie on the feature's patch."""
+    """Return the slopes in a row as an image, (h, w), placed so that the inked pixels lie on the feature's patch."""
     size = row["height"], row["width"]
     ink = np.array(row["ink"]).reshape(size)
     values = np.array(row["slopes"]).reshape(size)
@@ -132,7 +135,7 @@ def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
 
 
 def _cover_image(patch: Patch, shape: Shape) -> Array:
-    """The share of each pixel that the patch covers, (h, w), from 0 to 1."""
+    """Return the fraction of each pixel that the patch covers, (h, w), from 0 to 1."""
     image = np.zeros(shape[:2])
     height, width = patch.cover.shape
     image[patch.top : patch.top + height, patch.left : patch.left + width] = patch.cover / OPAQUE
@@ -140,7 +143,7 @@ def _cover_image(patch: Patch, shape: Shape) -> Array:
 
 
 def _nearest_alike(family_config: Relatives, members: list[Feature], slopes: Array) -> tuple[Patch, str]:
-    """The member of the family or look-alike with the largest sum of slopes under its ink, and its description."""
+    """Return the family member or look-alike with the largest sum of slopes under its ink, and a description."""
     size = (*slopes.shape, 1)
     alike: list[tuple[Patch, str]] = [(candidate.patch(), candidate.describe()) for candidate in members]
     if family_config.family.look_alikes:
@@ -151,7 +154,7 @@ def _nearest_alike(family_config: Relatives, members: list[Feature], slopes: Arr
 
 
 def _paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
-    """Each patch's cover, white on black, in the smallest block that contains all of them."""
+    """Yield each patch's cover, white on black, in the smallest block that contains all patches."""
     starts = np.array([(patch.top, patch.left) for patch in patches])
     ends = starts + [patch.cover.shape for patch in patches]
     (top, left_edge), (bottom, right) = starts.min(axis=0), ends.max(axis=0)

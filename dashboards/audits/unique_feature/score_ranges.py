@@ -1,4 +1,4 @@
-"""The variation of a canary's scores over training seeds, and over random patches for one model."""
+"""How much a canary's scores vary over training seeds and, for one model, over random patches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, 
 from dashboards.chart import Axis, Chart, Facet, Figure, Layer, facet_panels, level, line, marks, span
 
 PANEL = 1.75  # inches
-NAMED = 12  # canaries that are labelled with their rows
+NAMED = 12  # canaries labelled with their row numbers
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The ends of each canary's line, its dots, and further layers."""
+    """The ends of each canary's line, its dots, and additional layers."""
 
     low: Array
     high: Array
@@ -30,9 +30,9 @@ class Spread:
 
 
 def ranges(pairs: Pairs) -> Figure | None:
-    """The range of each canary's M_w and M over training seeds, with the band of the control models.
+    """Draw the range of each canary's M_w and M over training seeds, with the band of the control models.
 
-    Figures 3a, 5 and 6 of the paper, with control models as the null.
+    These are figures 3a, 5 and 6 of the paper, with control models as the null.
     """
     scores = {}
     for score in reversed(SCORES):
@@ -74,7 +74,7 @@ def _score_chart(
     across: str,
     entry: str,
 ) -> Figure:
-    """A panel for each score: canaries with their spread, over the scores of the control models."""
+    """Draw one panel per score: the spread of each canary over the scores of the control models."""
     facets = []
     for score, of_score in of_scores.items():
         facets.append(_spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else ""))
@@ -83,7 +83,7 @@ def _score_chart(
 
 
 def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
-    """A line for each canary over the band of the control models, labelled if there are few."""
+    """Draw one line per canary over the band of the control models. Canaries are labelled if there are few."""
     low, high = central_range(twin)
     count = len(names)
     places = np.arange(len(names))
@@ -107,14 +107,14 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
 
 
 def _scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
-    """The sorted values of each canary that has several, the smallest mean first."""
+    """Return the sorted values of each canary that has several, in order of ascending mean."""
     of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
     several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]
     return dict(sorted(several, key=lambda item: item[1].mean()))
 
 
 def _seed_ranges(several: dict[int, Array]) -> Spread:
-    """The range of each canary's scores, with a dot for each score and a stroke at their mean."""
+    """Return the range of each canary's scores, with a dot per score and a stroke at their mean."""
     places = np.arange(len(several))
     lows = np.array([np.min(values) for values in several.values()])
     highs = np.array([np.max(values) for values in several.values()])
@@ -141,7 +141,10 @@ def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
 
 
 def evaluations(pairs: Pairs) -> Figure | None:
-    """The mean and standard deviation of each canary model's M_w and M over evaluations (figure 4 of the paper)."""
+    """Draw the mean and standard deviation of each canary model's M_w and M over evaluations.
+
+    This is figure 4 of the paper.
+    """
     scores = {}
     for score in reversed(SCORES):
         canary, seed, values, twin, evaluation = pairs.evaluation_columns("canary", "seed", score, f"twin_{score}")
@@ -166,9 +169,9 @@ def evaluations(pairs: Pairs) -> Figure | None:
 
 
 def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
-    """Canaries, and the scores (models, evaluations) of one model each if all evaluations have it.
+    """Return the canaries, and the scores (models, evaluations) of one model each if it has all evaluations.
 
-    The smallest mean comes first.
+    They are sorted by ascending mean.
     """
     several = np.unique(evaluation)
     if len(several) < 2:
@@ -177,7 +180,7 @@ def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arr
     table = np.full((len(names), len(several)), np.nan)
     table[which.ravel(), np.searchsorted(several, evaluation)] = values
     is_complete = ~np.isnan(table).any(axis=1)
-    is_complete &= np.append(True, names[1:, 0] != names[:-1, 0])  # of several trainings of a canary, the first
+    is_complete &= np.append(True, names[1:, 0] != names[:-1, 0])  # the first of several trainings of a canary
     if not is_complete.any():
         return None
     order = np.argsort(table[is_complete].mean(axis=1), kind="stable")
@@ -185,7 +188,7 @@ def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arr
 
 
 def _evaluation_spread(values: Array) -> Spread:
-    """A dot for each model's mean, and a line of one standard deviation to either side."""
+    """Return a dot at each model's mean, and a line of one standard deviation to either side."""
     means = values.mean(axis=1)
     deviations = values.std(axis=1, ddof=1)
     return Spread(means - deviations, means + deviations, np.arange(len(values)), means)
@@ -207,21 +210,21 @@ def _describe_evaluations(values: Array, twin: Array) -> str:
 
 
 def legend_entries(label: str) -> list[Any]:
-    """The legend entries: a dot on its line under this label, and the band of the control models."""
+    """Return legend entries: a dot on its line with this label, and the band of the control models."""
     thread = {"markersize": 4.5, "linestyle": "-", "linewidth": 2.4, "color": drawing.light("canary-thread")}
     look = mark("canary", 1) | thread | {"markerfacecolor": drawing.light("canary")}
     return [legend.line(label, **look), legend.area("control models", color=drawing.light("twin-band"))]
 
 
 def _line_width(count: int) -> float:
-    """The width of each of `count` lines."""
+    """Return the width of each of `count` lines."""
     if count <= 30:
         return 2.4
     return 1.4
 
 
 def _dot_size(count: int) -> float:
-    """The size of the marks on `count` lines."""
+    """Return the marker size on `count` lines."""
     if count <= 30:
         return 4.5
     return 2.5

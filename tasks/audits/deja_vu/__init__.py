@@ -1,27 +1,28 @@
 """Does a self-supervised model remember which object was in front of which background?
 
-Two models are trained in the same way on disjoint sets of images, A and B. A background without the object is cropped
-from every image, and both models embed it among public images with known labels. If the nearest public images by the
-model that was trained on an image show the removed object, and those by the other model do not, the first model
+Two models are trained identically on disjoint image sets, A and B. A background region without the object is cropped
+from every image, and both models embed the crop among public images with known labels. If the nearest public images
+show the removed object under the model that was trained on the image, but not under the other model, the first model
 remembers the image.
 
     acc(p) = share of correct labels among the p % of images whose neighbours agree most
     deja vu score(p) = acc of the model trained on the images - acc of the other, mean of both directions
 
-Interpretation. The score is 0 without memorisation: both models name objects that backgrounds reveal (swans on water).
-0.2 at p = 20: among 100 images with the most agreement, 20 more are named correctly because the model was trained on
-them. Misrepresented images, which only the wrong model names correctly, estimate how many are memorised by chance.
+Interpretation. The score is 0 without memorisation, because both models name objects that backgrounds reveal (swans on
+water). A score of 0.2 at p = 20 means: of 100 images with the most agreement, 20 more are named correctly because the
+model was trained on them. Misrepresented images, which only the wrong model names correctly, estimate how many images
+look memorised by chance.
 
-Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Memorization in Self-supervised
-Learning": the score is section 4.1, the categories section 4.2.
+Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Memorization in Self-supervised Learning":
+section 4.1 defines the score, section 4.2 the categories.
 
-Differences from the paper, which reports scores without an error: scores have intervals, and a randomisation test that
-is exact for any pair of models (`tasks.audits.deja_vu.randomisation`). The largest rectangle without an object is
-searched among all rectangles, not among strips between boxes (`crop=strips`). Sets are drawn from a seed. DINO's
-teacher has a momentum of at most 1; in the released code it reaches 2.
+Differences from the paper. The paper reports scores without an error. This audit adds intervals and a randomisation
+test that is exact for any pair of models (`tasks.audits.deja_vu.randomisation`). The largest rectangle without an
+object is searched among all rectangles, not only among strips between boxes (`crop=strips`). Sets are drawn from a
+seed. The momentum of DINO's teacher is at most 1; in the released code it reaches 2.
 
-Cost. Two trainings of `epochs` epochs, and an embedding of all public images for each snapshot. `quickstart` takes
-about a minute of two cores.
+Cost. Two trainings of `epochs` epochs, and one embedding pass over all public images per snapshot. `quickstart` takes
+about a minute on two cores.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
 
 def plan(config: DejaVu) -> Roots:
-    """The tables of the requested measures, and their `summary`."""
+    """Plan the tables of the requested measures and their `summary`."""
     decisive = (config.confident_percent, config.asked_layers[0], config.k[0], config.training.last_epoch)
     copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
     about = About(*decisive, repeats(config), is_given(config), copies)
@@ -56,7 +57,7 @@ def plan(config: DejaVu) -> Roots:
 
 
 def limits(config: DejaVu) -> dict[str, int]:
-    """Sizes of parts that leave images for the others: a sixth of a class for each of four training sets."""
+    """Return sizes that leave enough images for every part: each of four training sets gets a sixth of a class."""
     pictures = load_with_boxes(config.data, config.correlation)
     if pictures.given_parts is not None:
         return {}

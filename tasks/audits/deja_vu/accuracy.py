@@ -1,4 +1,4 @@
-"""The labels that neighbours vote for, the accuracy of the most confident ones, and the deja vu score.
+"""Labels inferred from neighbours, the accuracy of the most confident inferences, and the deja vu score.
 
     KNN_prob(c) = share of the K nearest public images whose label is c
     KNN(crop)   = argmax_c KNN_prob(c), the lowest of equally frequent labels
@@ -7,19 +7,20 @@
     acc(p) = share of correct labels among the floor(p n / 100), at least one, images with the highest confidence
     deja vu score(p) = acc of the target model at p - acc of the reference model at p
 
-Both models infer the labels of the same images, which one model was trained on, and each has its own most confident
-images. Among equally confident images the first are taken, so callers keep them sorted by id.
+Both models infer labels for the same images, which only one of them was trained on. Each model is scored on its own
+most confident images. Ties in confidence are broken by position, so callers keep images sorted by id.
 
 Meehan et al. 2023, section 4, "Identifying the most memorized samples", and section 4.1, "The deja vu score".
 
-If no image is named correctly, bootstrap samples do not vary, and their interval has no width. Wilson's interval of a
-share has a width, and intervals of several shares combine (MOVER, the method of variance estimates recovery):
+If no image is named correctly, all bootstrap samples are equal and their interval has zero width. Wilson's interval for
+a proportion always has a width, and intervals for several proportions can be combined (MOVER, the method of variance
+estimates recovery):
 
     lower limit of sum_i w_i p_i = value - sqrt(sum_i (w_i d_i)^2), d_i the distance of p_i to the limit that lowers it
 
 Wilson 1927; Zou & Donner 2008, "Construction of confidence limits about effect measures: a general approach", eqs. 3
-and 4, which for the difference of two shares is Newcombe's method 10. Shares are treated as independent: if two models
-are correct for the same images, the sum varies less.
+and 4, which for the difference of two proportions is Newcombe's method 10. Proportions are treated as independent. If
+two models are correct on the same images, the sum varies less than this assumes.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ Mask = NDArray[np.bool_]
 Labels = NDArray[np.integer]
 PERCENTAGES = range(1, 101)
 Z = NormalDist().inv_cdf(0.975)
-PICTURES = 4096  # images per batch, which bounds memory with many classes
+PICTURES = 4096  # images per batch, to bound memory with many classes
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """The vote of the neighbours of each crop, (n,) int64, and minus the entropy of their labels, (n,)."""
+    """The label that each crop's neighbours vote for, int64 (n,), and the negative entropy of their labels, (n,)."""
 
     predicted: NDArray[np.int64]
     confidence: NDArray[np.float64]
 
 
 def votes(neighbours: Labels, classes: int) -> Votes:
-    """The votes of the neighbours' labels (n, k), each in [0, classes). Raises ValueError without neighbours."""
+    """Count the votes of neighbour labels (n, k), each in [0, classes). Raises ValueError if k is 0."""
     n, k = neighbours.shape
     if k < 1:
         raise ValueError("k is 0; a vote needs at least one neighbour")
@@ -59,29 +60,29 @@ def votes(neighbours: Labels, classes: int) -> Votes:
     for start in range(0, n, PICTURES):
         part = slice(start, start + PICTURES)
         counts = _count_labels(neighbours[part], classes)
-        predicted[part] = counts.argmax(axis=1)  # the first of equals
-        # Only the sorted largest counts: equal counts give equal confidences, bit for bit, for any labels.
+        predicted[part] = counts.argmax(axis=1)  # argmax breaks ties by the lowest label
+        # Sum the k largest counts in sorted order, so that equal counts give bit-identical confidences for any labels.
         largest = np.sort(counts, axis=1)[:, ::-1][:, :k]
         confidence[part] = np.cumsum(terms(k)[largest], axis=1)[:, -1]
     return Votes(predicted, confidence)
 
 
 def _count_labels(neighbours: Labels, classes: int) -> NDArray[np.int64]:
-    """The number of neighbours with each label, (n, classes)."""
+    """Count the neighbours with each label, (n, classes)."""
     n, _ = neighbours.shape
     places = np.arange(n)[:, None] * classes + neighbours
     return np.bincount(places.ravel(), minlength=n * classes).reshape(n, classes)
 
 
 def terms(k: int) -> NDArray[np.float64]:
-    """(c / k) log(c / k) for c = 0 ... k, with 0 log 0 = 0."""
+    """Return (c / k) log(c / k) for c = 0, ..., k, with 0 log 0 = 0."""
     shares = np.arange(1, k + 1) / k
     return np.concatenate([[0.0], shares * np.log(shares)])
 
 
 @dataclass(frozen=True, eq=False)
 class Inferences:
-    """One model's inferences: a mask of correct labels, and confidences; both (n,)."""
+    """One model's inferences: whether each label is correct, and the confidence, both (n,)."""
 
     correct: Mask
     confidence: Floats
@@ -91,22 +92,22 @@ class Inferences:
 
     @cached_property
     def ranked(self) -> NDArray[np.intp]:
-        """The images by descending confidence; equally confident ones keep their order."""
+        """Image indices by descending confidence. Ties keep their order."""
         return np.argsort(-self.confidence, kind="stable")
 
 
 def most_confident(n: int, percent: int) -> int:
-    """The number of most confident images: floor(p n / 100), at least one."""
+    """Return the number of most confident images, floor(p n / 100) but at least one."""
     return max(1, percent * n // 100)
 
 
 def numbers(n: int, percents: Sequence[int]) -> NDArray[np.int64]:
-    """`most_confident` for each percentage."""
+    """Vectorised `most_confident` over percentages."""
     return np.maximum(1, np.asarray(percents, np.int64) * n // 100)
 
 
 def accuracy(inferences: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
-    """acc(p) for each percentage; NaN without images."""
+    """Compute acc(p) for each percentage. NaN if there are no images."""
     n = len(inferences)
     if not n:
         return np.full(len(percents), np.nan)
@@ -116,20 +117,20 @@ def accuracy(inferences: Inferences, percents: Sequence[int] = PERCENTAGES) -> F
 
 
 def resample_accuracy(inferences: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
-    """acc(p) of a resample with `copies[i]` copies of image i, n in total."""
+    """Compute acc(p) on a resample that contains image i `copies[i]` times, n images in total."""
     order = inferences.ranked
     copies_up_to = np.concatenate([[0], np.cumsum(copies[order])])
     right = np.concatenate([[0], np.cumsum(copies[order] * inferences.correct[order])])
     counts = numbers(len(inferences), percents)
-    # The copies of an image at the cut are all correct or all wrong, so the sum is linear between images.
+    # All copies of the image at the cutoff are correct or all are wrong, so interpolating linearly is exact.
     return np.asarray(np.interp(counts, copies_up_to, right) / counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """One of the two directions of a test: images that the target was trained on and the reference was not.
+    """One of the two test directions: images that the target model was trained on and the reference model was not.
 
-    `labels` are the true labels, (n,); `ids` the ascending ids of the images, if they break ties.
+    `labels` (n,) are the true labels. `ids` are the image ids in ascending order, used to break ties.
     """
 
     labels: NDArray[np.int64]
@@ -142,7 +143,7 @@ class Way:
 
 
 def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng: np.random.Generator) -> Floats:
-    """Target's and reference's accuracy on the same resampled images, (resamples, 2, percents)."""
+    """Compute target and reference accuracy on the same bootstrap resamples, (resamples, 2, percents)."""
     n = len(way)
     if not n:
         return np.full((resamples, 2, len(percents)), np.nan)
@@ -156,7 +157,7 @@ def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Shares (m,) of `counts` images (m,), which enter m sums with this weight."""
+    """Proportions (m,) over `counts` images (m,), one term of m weighted sums."""
 
     weight: float
     shares: Floats
@@ -164,15 +165,15 @@ class Weighted:
 
 
 def wilson(shares: Floats, counts: NDArray[np.integer]) -> tuple[Floats, Floats]:
-    """Lower and upper limits of shares of `counts` images, by Wilson's 95 % score interval."""
+    """Return the lower and upper limits of Wilson's 95 % score interval for proportions over `counts` images."""
     shrunk = 1 + Z**2 / counts
     centre = (shares + Z**2 / (2 * counts)) / shrunk
     half = Z / shrunk * np.sqrt(shares * (1 - shares) / counts + Z**2 / (4 * counts**2))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # only rounding exceeds these
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # exceeded only by rounding
 
 
 def limits(parts: Sequence[Weighted]) -> tuple[Floats, Floats]:
-    """Lower and upper limits, (m,) each, of the sums of the weighted shares."""
+    """Return lower and upper limits, (m,) each, for sums of weighted proportions."""
     value, below, above = (np.zeros(len(parts[0].shares)) for _ in range(3))
     for part in parts:
         low, high = wilson(part.shares, part.counts)

@@ -1,4 +1,4 @@
-"""The audit's answer: its rules and their texts, and the objectives of a search over training choices."""
+"""Decision rules of the audit with their texts, and the objectives of a search over training choices."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MEANINGS: Mapping[Answer, Meaning] = select_meanings(
         "of the image without the object.",
     },
 )
-LEVEL = 0.025  # of the one-sided test
-UNLIKE = 0.01  # of the two-sided test of whether the reference distinguishes A from B
+LEVEL = 0.025  # significance level of the one-sided test
+UNLIKE = 0.01  # significance level of the two-sided test of whether the reference distinguishes A from B
 
 
 def thresholds(config: DejaVu) -> Mapping[str, str]:
-    """The numbers in the rules' texts, the name of the score and the name of its subjects."""
+    """Return the numbers that appear in the rule texts, the score name and the name of what is audited."""
     return {
         "level": f"{LEVEL:g}",
         "unlike": f"{UNLIKE:g}",
@@ -43,7 +43,7 @@ def thresholds(config: DejaVu) -> Mapping[str, str]:
 
 
 def _is_above(score: Row, size: float) -> bool:
-    """Whether the test rejects a score of 0 and the whole interval is above this size."""
+    """Return whether the test rejects a score of 0 and the whole interval is above this size."""
     return score["p_value"] is not None and bool(score["p_value"] <= LEVEL and score["low"] > size)
 
 
@@ -55,9 +55,9 @@ def _state_error(config: DejaVu, _evidence: Evidence) -> str:
 
 
 def refuse(describe_reason: Callable[[Evidence], str], **words: Any) -> dict[str, Any]:
-    """The texts of a case in which the score cannot be interpreted: verdict and certificate state the reason.
+    """Build the texts for a case in which the score cannot be interpreted.
 
-    `words` are further fields of `Case`; they replace the defaults.
+    Verdict and certificate both state the reason. `words` are further fields of `Case` and override the defaults.
     """
     defaults: dict[str, Any] = {
         "because": lambda _config, evidence: f". {describe_reason(evidence)}",
@@ -67,7 +67,7 @@ def refuse(describe_reason: Callable[[Evidence], str], **words: Any) -> dict[str
     return defaults | words
 
 
-# Sets that differ can both imitate memorisation and hide it, so this case precedes the score.
+# Differences between the sets can imitate memorisation and can hide it, so this case is checked before the score.
 RULES = Rules[Evidence](
     (
         Case(
@@ -91,7 +91,7 @@ RULES = Rules[Evidence](
             reasons=sentences.remarks,
             steps=plain.LIMIT_ACCESS,
         ),
-        # Crops that are processed differently from whole images can hide memorisation but not imitate it.
+        # Processing crops differently from whole images can hide memorisation but cannot imitate it.
         Case(
             NOT_ASSESSABLE,
             "more than {disagreeing} % of the public images that were repeated among the crops "
@@ -191,19 +191,18 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
 
 
 def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
-    """The row of the decisive score."""
+    """Return the row of the decisive score."""
     return index_rows(summary).get(score_name(config))
 
 
 def _probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
-    """The validation accuracy of a linear probe on the same layer; None unless `probe` is measured."""
+    """Return the probe's validation accuracy at the same layer. None unless `probe` is measured."""
     layer = config.asked_layers[0]
     return index_rows(summary).get(
         row_name("probe accuracy", epoch=config.training.last_epoch, layer=layer, split="validation")
     )
 
 
-# The objectives of a search over training choices.
 OBJECTIVES = Objectives(
     memorization=Objective("deja vu score", "share", "lower", memorization_row),
     utility=Objective("probe accuracy", "share", "higher", _probe_row),

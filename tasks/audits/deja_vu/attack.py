@@ -1,9 +1,10 @@
-"""The inputs of the models: the crops of both sets' images, and the public images.
+"""Model inputs: the crops of both image sets, and the public images.
 
-The owner of an encoder receives both to embed. They are shuffled, so that an image's name does not reveal whether the
-encoder was trained on it. A set's name ends in a digest of its content, so a table for other settings has no rows for
-it. Some public images can be repeated, whole, among the crops: an owner who embeds that set differently changes these
-embeddings as well. Crops remain recognisable to an owner who inspects each image.
+The owner of an encoder receives both to embed. The images are shuffled so that a file name does not reveal whether the
+encoder was trained on the image. The name of each set ends in a digest of its content, so a table made for other
+settings has no rows for it. Some public images can be repeated, uncropped, among the crops: an owner who processes the
+crop set differently also changes the embeddings of these repeats. An owner who inspects each image can still recognise
+the crops.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from tasks.worker.files import FileError
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 
-SETS: tuple[PartName, ...] = ("A", "B")  # the attacked sets
-PICTURES = 256  # images per search for crops
-DIGITS = 8  # characters of a digest
+SETS: tuple[PartName, ...] = ("A", "B")  # attacked image sets
+PICTURES = 256  # images per crop search
+DIGITS = 8  # digest length in characters
 
 
 @dataclass(frozen=True)
 class Attack:
-    """The attacked images, their crops and the public images; `resolution` is in pixels."""
+    """Attacked images, their crops and the public images. `resolution` is in pixels."""
 
     data: Dataset
     correlation: float
@@ -74,10 +75,10 @@ def _crop_name(crop: Periphery | Strips | Corner) -> CropName:
 
 @dataclass(frozen=True, eq=False)
 class Crops:
-    """The cropped images of A, then of B, each in the order of their ids, and the public images.
+    """The cropped images of A, then of B, each sorted by id, and the public images.
 
-    `rows` (n,) and `public` (m,) are rows of the data, `sets` (n,) the sets of the images, and `windows` (n, 4) their
-    crops. `attacked` are the rows of each set's images, including images without a crop.
+    `rows` (n,) and `public` (m,) are data set rows, `sets` (n,) names the set of each image, and `windows` (n, 4) are
+    the crop rectangles. `attacked` maps each set to its rows, including images without a crop.
     """
 
     rows: NDArray[np.int64]
@@ -89,20 +90,20 @@ class Crops:
     data: str  # digest of the data, and its correlation
 
     def batches(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
-        """The crops in batches (rows, resolution, resolution, 3)."""
+        """Yield the crops in batches of shape (rows, resolution, resolution, 3)."""
         from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.rows, self.resolution, self.windows)
 
     def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
-        """The public images in batches (rows, resolution, resolution, 3)."""
+        """Yield the public images in batches of shape (rows, resolution, resolution, 3)."""
         from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.public, self.resolution)
 
 
 def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
-    """The crops of both sets. Raises ValueError if a set has none."""
+    """Crop the images of both sets. Raises ValueError if a set has no crops."""
     parts = split_pictures(pictures, attack.partition)
     attacked = {name: parts.rows_to_attack(name) for name in SETS}
     rows = []
@@ -127,7 +128,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
 
 
 def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
-    """Raise ValueError if no image of a set has a crop; images are tried in batches, since one suffices."""
+    """Raise ValueError if a set has no image with a crop. Searches in batches, since one crop suffices."""
     for name in SETS:
         rows = parts.rows_to_attack(name)
         batches = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
@@ -146,10 +147,10 @@ def _no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """The exported crops and public images in their order, and the names of the two sets.
+    """Export order of the crops and public images, and the names of the two exported sets.
 
-    `crop_order` and `public_order` are permutations in the order of export. `exported` are the crops, followed by the
-    repeated public images; `repeated` (r,) are indices of `Crops.public`.
+    `crop_order` and `public_order` are permutations into export order. `exported` contains the crops, followed by the
+    repeated public images; `repeated` (r,) indexes `Crops.public`.
     """
 
     exported: Crops
@@ -161,12 +162,12 @@ class HandedOut:
 
     @property
     def crop_ids(self) -> list[str]:
-        """The id of each crop, in the order of `Crops.rows`."""
+        """Export id of each crop, in the order of `Crops.rows`."""
         return self._exported_ids[: len(self.crop_order) - len(self.repeated)]
 
     @property
     def repeated_ids(self) -> list[str]:
-        """The id among the crops of each repeated image."""
+        """Export id, within the crop set, of each repeated image."""
         return self._exported_ids[len(self.crop_order) - len(self.repeated) :]
 
     @property
@@ -175,7 +176,7 @@ class HandedOut:
 
     @property
     def public_ids(self) -> list[str]:
-        """The id of each public image, in the order of `Crops.public`."""
+        """Export id of each public image, in the order of `Crops.public`."""
         return ids(self.public_set, self.public_order)
 
     def sets(self, pictures: BoxedPictures) -> Iterator[tuple[str, ToEmbed]]:
@@ -197,7 +198,7 @@ def ids(name: str, order: NDArray[np.int64]) -> list[str]:
 
 
 def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> HandedOut:
-    """The export of these crops and public images, `repeated` of which are repeated among the crops."""
+    """Prepare these crops and public images for export, repeating `repeated` public images among the crops."""
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     repeated_rows = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
     exported = _add_whole_pictures(crops, crops.public[repeated_rows], pictures)
@@ -210,7 +211,7 @@ def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> Hand
 
 
 def _add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
-    """The crops, followed by these images in full-size windows."""
+    """Append these images to the crops, with windows that cover the whole image."""
     if not len(rows):
         return crops
     full_windows = np.concatenate([np.zeros((len(rows), 2), np.int64), pictures.sizes[rows][:, ::-1]], axis=1)
@@ -231,7 +232,7 @@ def _order_of(name: str, count: int) -> NDArray[np.int64]:
 
 
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
-    """The images to embed with an encoder that stays with its owner."""
+    """Yield the images that an encoder's owner must embed if the encoder is not shared."""
     pictures = load_with_boxes(config.data, config.correlation)
     repeated = 0
     if isinstance(config.encoders, Given):
@@ -240,9 +241,9 @@ def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
 
 
 def check_tables(external: Given, export: HandedOut) -> None:
-    """Raise ValueError if a table of embeddings is unusable, before a reference is trained for it.
+    """Raise ValueError if a table of embeddings is unusable, before any reference is trained.
 
-    A table that was removed after it was pinned passes, since stored results of the run remain readable.
+    A table that was removed after the run pinned it passes, since the run's stored results remain readable.
     """
     from tasks.external.sent_table import read_embeddings
 

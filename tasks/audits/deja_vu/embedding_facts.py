@@ -1,4 +1,4 @@
-"""Facts about an encoder's embeddings: the share of equal pairs, and the accuracy of votes on public images."""
+"""Embedding statistics of an encoder: the share of equal pairs, and the accuracy of votes on public images."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.audits.deja_vu.accuracy import votes
 from tasks.contract.learning import chance_accuracy
 
 Embeddings = NDArray[np.float32]
-MOST_ASKED = 2000  # public images with a vote, at most
+MOST_ASKED = 2000  # maximum number of public images to classify
 
 
 def embedding_facts(
     cropped: Embeddings, public: Embeddings, labels: NDArray[np.integer], k: int
 ) -> dict[str, float | int | None]:
-    """The columns of NEIGHBOURS about the whole encoder; `labels` are the labels of the public images."""
+    """Return the NEIGHBOURS columns that describe the whole encoder. `labels` are those of the public images."""
     tied = max(equal_share(cropped), equal_share(public))
     if len(public) < 2:
         return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
@@ -33,11 +33,11 @@ def embedding_facts(
 
 
 def equal_share(embeddings: Embeddings) -> float:
-    """The share of pairs of images with equal embeddings; 0 for a single image."""
+    """Return the share of image pairs with equal embeddings. 0 for a single image."""
     n = len(embeddings)
     if n < 2:
         return 0.0
-    # Digests need a few bytes per row of any width; + 0 makes -0 and 0 equal.
+    # Digests keep memory at a few bytes per row for any embedding width. Adding 0 makes -0 equal to 0.
     digests = Counter(hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in embeddings)
     return sum(count * (count - 1) for count in digests.values()) / (n * (n - 1))
 
@@ -45,12 +45,12 @@ def equal_share(embeddings: Embeddings) -> float:
 def public_correct(
     public: Embeddings, labels: NDArray[np.int64], queries: NDArray[np.int64], k: int
 ) -> NDArray[np.bool_]:
-    """The mask of public images whose k nearest other public images vote for their label, (queries,)."""
+    """Return whether the k nearest other public images of each query vote for its label, (queries,)."""
     from tasks.numerics.nearest_neighbours import nearest
 
     k = min(k, len(public) - 1)
     rows = nearest(public[queries], public, k + 1).rows
     is_itself = rows == queries[:, None]
-    is_itself[~is_itself.any(axis=1), -1] = True  # an image with more than k equal ones may be missing
+    is_itself[~is_itself.any(axis=1), -1] = True  # an image with more than k duplicates may not find itself
     neighbours = rows[~is_itself].reshape(len(queries), k)
     return np.asarray(votes(labels[neighbours], int(labels.max()) + 1).predicted == labels[queries])

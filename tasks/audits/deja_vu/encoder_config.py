@@ -21,13 +21,13 @@ PARTS: dict[TrainingSets, tuple[PartName, PartName]] = {"own": ("A", "B"), "othe
 class Drawing(Ranged):
     """The reconstructed images, and the classifier that names the object in a reconstruction.
 
-    Meehan et al. 2023, appendix A.2.4: 5 neighbours. The released code of Bordes et al. 2022 uses 100 steps.
+    Meehan et al. 2023, appendix A.2.4, use 5 neighbours. The released code of Bordes et al. 2022 uses 100 steps.
     """
 
     images: Annotated[int, AtLeast(0)] = 500
-    """Images of each set that are reconstructed, drawn at random from those with a crop; 0: all."""
+    """Number of images per set to reconstruct, drawn at random from those with a crop; 0: all."""
     neighbours: Annotated[int, AtLeast(1)] = 5
-    """Public images nearest to the crop; a reconstruction is drawn from their mean backbone embedding."""
+    """Number of public images nearest to the crop; a reconstruction is drawn from their mean backbone embedding."""
     steps: Annotated[int, AtLeast(1)] = 100
     """Sampling steps of a reconstruction."""
     link: Annotated[int, AtLeast(0)] = 10
@@ -66,23 +66,23 @@ class Trained(Ranged):
     tag: ClassVar[str] = "trained"
 
     training_sets: TrainingSets = "own"
-    """Ours: own: A and B; other: two further sets drawn in the same way, so that neither encoder has seen A or B
-    and the run is a control."""
+    """Ours: own: A and B; other: two further sets drawn in the same way. Such a run is a control, since neither encoder
+    has seen A or B."""
     checkpoints: tuple[int, ...] = ()
     """Epochs after which labels are inferred, in addition to the last."""
     probe: bool = True
-    """Linear probes measure how well embeddings separate classes."""
+    """Whether to measure, with linear probes, how well embeddings separate classes."""
     reconstruction: Reconstruction | None = None
     """Reconstruction of images from embeddings; none: omitted."""
 
     def snapshots(self, epochs: int) -> tuple[int, ...]:
-        """The epochs after which weights are kept, ascending; empty: only the last."""
+        """Return the epochs after which weights are kept, in ascending order. Empty if only the last epoch is kept."""
         if self.checkpoints:
             return tuple(sorted({*self.checkpoints, epochs}))
         return ()
 
     def tiny(self, epochs: int) -> Trained:
-        """The same encoders with the snapshots of a training of one or two epochs."""
+        """Return the same encoders with snapshots that fit a training of one or two epochs."""
         first = tuple(range(1, epochs + 1))
         if self.checkpoints:
             checkpoints = first[-len(self.checkpoints) :]
@@ -97,12 +97,12 @@ class Trained(Ranged):
 
 @dataclass(frozen=True)
 class EncoderFile(Ranged):
-    """The file of an encoder, whose embeddings are computed here."""
+    """An encoder file, whose embeddings are computed here."""
 
     tag: ClassVar[str] = "file"
 
     model: ModelFile
-    """File of the encoder."""
+    """Encoder file."""
     interface: EncoderInterface = EncoderInterface()
     """Inputs and outputs of the encoder."""
 
@@ -119,8 +119,8 @@ class EncoderTable(Ranged):
     embeddings: File | None = None
     """Table of embeddings (Parquet: image, embedding); none until the owner returns it."""
     repeated_images: Annotated[int, AtLeast(0)] = 0
-    """Public images that are repeated, whole, among the crops, where their embeddings must be equal; a table without
-    them can show memorisation but not exclude it."""
+    """Number of public images that are repeated, uncropped, among the crops, where their embeddings must be equal; a
+    table without them can show memorisation but not exclude it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class TrainedReferences(Ranged):
     tag: ClassVar[str] = "trained"
 
     references: Annotated[int, AtLeast(1)] = 1
-    """Number of references, each with its own seed, alternately trained on two disjoint sets; with 2 or more, the
+    """Number of references, each with its own seed, trained alternately on two disjoint sets; with 2 or more, the
     encoder is ranked among them."""
 
 
@@ -141,7 +141,7 @@ class ReferenceFile(Ranged):
     tag: ClassVar[str] = "file"
 
     reference: ModelFile
-    """File of the reference."""
+    """Reference file."""
     interface: EncoderInterface = EncoderInterface()
     """Inputs and outputs of the reference."""
 
@@ -166,20 +166,20 @@ class Given(Ranged):
     tag: ClassVar[str] = "given"
 
     encoder: EncoderFile | EncoderTable = EncoderTable()
-    """Encoder: its file, or a table of its embeddings."""
+    """The encoder's file, or a table of its embeddings."""
     comparison: TrainedReferences | ReferenceFile | ReferenceTable = TrainedReferences()
-    """References: trained here, or one that is also given."""
+    """References trained here, or a reference that is also given."""
 
     @property
     def repeated_images(self) -> int:
-        """The number of public images that are exported twice."""
+        """Number of public images that are exported twice."""
         if isinstance(self.encoder, EncoderTable):
             return self.encoder.repeated_images
         return 0
 
     @property
     def tables(self) -> Iterator[File]:
-        """The tables of embeddings that are given."""
+        """Embedding tables that were provided."""
         if isinstance(self.encoder, EncoderTable) and self.encoder.embeddings is not None:
             yield self.encoder.embeddings
         if isinstance(self.comparison, ReferenceTable):
@@ -187,7 +187,7 @@ class Given(Ranged):
 
 
 def _encoder_file_conflicts(name: str, model: ModelFile) -> Iterator[str]:
-    """Conflicts of a model file that must compute embeddings."""
+    """Yield the conflicts of a model file that must compute embeddings."""
     if model.is_folder:
         yield (
             f"{name} is {model.name}, an image classifier without embeddings; export its encoder to a file "

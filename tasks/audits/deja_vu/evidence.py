@@ -1,7 +1,7 @@
-"""The evidence in a summary: the rows that decide the answer.
+"""Rows of a summary that decide the answer.
 
-The decisive row is fixed in advance: the deja vu score of the most confident images, after the last epoch, at the first
-layer and for the first number of neighbours. For a third-party encoder it is the corrected score.
+The decisive row is fixed in advance: the deja vu score of the most confident images after the last epoch, at the first
+layer and for the first neighbour count. For a third-party encoder it is the corrected score.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
 from tasks.contract.summaries import Name, Row, first_row, index_rows, row_name
 from tasks.contract.ties import most_tied
 
-MOST_DISAGREEING = 0.05  # share of the repeated images
+MOST_DISAGREEING = 0.05  # as a share of the repeated images
 TARGET = "target"
 REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows of the summary that decide the answer.
+    """Summary rows that decide the answer.
 
-    `score` is the row of the decisive score. `accuracies` are those of target and reference, by model and set: A and B
-    for a third-party encoder, else both. `reference_p` is the two-sided p-value of equal accuracies of the reference on
-    A and B; None if it was not tested. `rank` is the row of the encoder's rank among references; None without several.
-    `repeats` is the row of the repeated images; None without any. `tied` is the row of the encoder with most equal
-    embeddings. `names` are the (metric, setting) of the score and, if it was tested, of the reference's difference.
+    `names` are the (metric, setting) pairs of the score and, if it was tested, of the reference's difference. `score`
+    is the row of the decisive score. `accuracies` contains the accuracies of target and reference, keyed by model and
+    set (A and B for a third-party encoder, else both). `reference_p` is the two-sided p-value for equal accuracy of the
+    reference on A and B, or None if it was not tested. `rank` is the row of the encoder's rank among references, or
+    None if there are fewer than two. `repeats` is the row of the repeated images, or None if there are none. `tied` is
+    the row of the encoder with the most equal embeddings.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -46,7 +47,7 @@ class Evidence:
 
     @property
     def agrees(self) -> bool:
-        """Whether the repeated images have equal embeddings; False without repeated images."""
+        """Whether the repeated images have equal embeddings. False if no images were repeated."""
         return self.repeats is not None and self.repeats["estimate"] <= MOST_DISAGREEING
 
 
@@ -55,7 +56,7 @@ def is_given(config: DejaVu) -> bool:
 
 
 def is_sent(config: DejaVu) -> bool:
-    """Whether the encoder stays with its owner, who returns embeddings."""
+    """Return whether the encoder stays with its owner, who returns embeddings."""
     match config.encoders:
         case Given(encoder=EncoderTable()):
             return True
@@ -63,7 +64,7 @@ def is_sent(config: DejaVu) -> bool:
 
 
 def has_trained_references(config: DejaVu) -> bool:
-    """Whether a given encoder is compared with references that are trained here."""
+    """Return whether a given encoder is compared with references that are trained here."""
     match config.encoders:
         case Given(comparison=TrainedReferences()):
             return True
@@ -71,7 +72,7 @@ def has_trained_references(config: DejaVu) -> bool:
 
 
 def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
-    """The name of a row at the decisive epoch, layer, number of neighbours and percentage."""
+    """Return the name of a row at the decisive epoch, layer, neighbour count and percentage."""
     layer = config.asked_layers[0]
     k = config.k[0]
     return row_name(
@@ -80,12 +81,12 @@ def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
 
 
 def score_name(config: DejaVu) -> Name:
-    """The name of the decisive row: for a given encoder, the corrected score."""
+    """Return the name of the decisive row, which for a given encoder is the corrected score."""
     return decisive_name(config, CORRECTED_SCORE if is_given(config) else SCORE)
 
 
 def read_evidence(config: DejaVu, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if too few images have an inferred label."""
+    """Read the evidence from a summary. None if too few images have an inferred label."""
     rows = index_rows(summary)
     name = score_name(config)
     if name not in rows or rows[name]["estimate"] is None:

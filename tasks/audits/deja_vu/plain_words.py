@@ -1,4 +1,4 @@
-"""The audit's answer for readers without a machine-learning background, and a glossary of its symbols."""
+"""Explanations for readers without a machine-learning background, and a glossary of symbols."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OTHER_HELD_OUT = ("Provide held-out images that were drawn together with the tra
 
 
 def mend_sets(_config: DejaVu, evidence: Evidence) -> tuple[str, ...]:
-    """The next step if the reference distinguishes the two sets, or was not tested on them."""
+    """Return the next step if the reference distinguishes the two sets or was not tested on them."""
     if evidence.reference_p is None:
         return SAME_COMMAND
     return OTHER_HELD_OUT
@@ -63,13 +63,13 @@ def explain_unlike_sets(_config: DejaVu, evidence: Evidence) -> str:
 
 
 def advise_other_layers(config: DejaVu, _evidence: Evidence | None) -> tuple[str, ...]:
-    """The next steps if the audited layer does not memorise: the other layers of the projector may."""
+    """Return the next steps if the audited layer shows no memorisation, since other projector layers may."""
     layers = ",".join(str(layer) for layer in range(config.training.top + 1))
     return (f"Keep this page with the files that it names. Audit the other layers also: layers={layers}.",)
 
 
 def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
-    """The score in percentage points on a line."""
+    """Draw the score on a number line, in percentage points."""
     if is_given(config):
         label = "lead over the reference on training images minus that on held-out images, in percentage points"
     elif config.is_null:
@@ -95,7 +95,7 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
 
 
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
-    """The accuracies and their difference with its interval, without statistical terms."""
+    """Explain the accuracies, their difference and its interval without statistical terms."""
     score = evidence.score
     comparative = "larger"
     sign = 1

@@ -1,4 +1,4 @@
-"""The power to detect that a share of the images is memorised; the score is an average over images."""
+"""Power to detect that a given share of the images is memorised. The score is an average over images."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tasks.contract.power import GOAL, Power, mean_rate, smallest_size
 from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.catalog import load_with_boxes
 
-SHARE = 0.1  # of the confident images, whose object is only known by memorisation
-KNOWN = 0.5  # share of objects that backgrounds reveal; the variance is largest
+SHARE = 0.1  # share of the confident images whose object is named only because of memorisation
+KNOWN = 0.5  # share of objects that backgrounds reveal; at 0.5 the variance is largest
 
 
 def power(config: DejaVu) -> Iterator[Power]:
-    """How often memorisation of SHARE of the confident images of both sets is detected."""
+    """Yield how often the audit detects memorisation of SHARE of the confident images in both sets."""
     parts = split_pictures(load_with_boxes(config.data), config.partition)
     attacked = sum(len(parts.rows_to_attack(name)) for name in SETS)
     pictures = max(1, attacked * config.confident_percent // 100)

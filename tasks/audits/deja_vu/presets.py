@@ -1,8 +1,8 @@
-"""The paper's tables and figures as configs, our own settings, and the paper's numbers.
+"""The paper's tables and figures as configurations, our own settings, and the published numbers.
 
-Meehan et al. 2023, table in Figure 9 (d): the deja vu score at 20 % and the accuracy of linear probes on ImageNet's
-validation images, on the projector's and on the backbone's output, as shares; trained on 300 images per class for 1000
-epochs with a ResNet-101.
+The numbers are from Meehan et al. 2023, table in Figure 9 (d): the deja vu score at 20 %, and the accuracy of linear
+probes on ImageNet's validation images on the output of projector and backbone, as shares. The models are ResNet-101s
+trained on 300 images per class for 1000 epochs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # images per class
 INVARIANCES = (10.0, 25.0, 50.0, 65.0, 80.0, 100.0)
 TEMPERATURES = (0.05, 0.075, 0.10, 0.125, 0.15, 0.175, 0.25, 0.30, 0.50, 0.99)
-K = (100, 10, 25, 50, 75, 150, 200)  # the paper's value first, which is decisive
+K = (100, 10, 25, 50, 75, 150, 200)  # the decisive value, which the paper uses, comes first
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 CRITERIA: tuple[Criterion, ...] = (VICReg(), BarlowTwins(), DINO(), BYOL(), SimCLR(), Supervised())
 
@@ -42,14 +42,14 @@ PUBLISHED = EncoderTraining()
 
 
 def _train_by(criterion: Criterion) -> EncoderTraining:
-    """The published training by this criterion."""
+    """Return the published training with this criterion."""
     if isinstance(criterion, SimCLR):
         return replace(PUBLISHED, criterion=criterion, projector=(2048, 256), base_learning_rate=0.3)
     return replace(PUBLISHED, criterion=criterion)
 
 
 def criterion_cell(criterion: Criterion) -> DejaVu:
-    """The published setting of this criterion."""
+    """Return the published configuration with this criterion."""
     return DejaVu(training=_train_by(criterion))
 
 
@@ -62,7 +62,7 @@ def _vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
 
 
 def _vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
-    """The checkpoints of the config's own size, then the last epoch of the other sizes."""
+    """Return all checkpoints at the configured size, then the last epoch at each other size."""
     return checkpoints(config), *(variant for variant in _vary_sizes(config) if variant.per_class != config.per_class)
 
 
@@ -85,7 +85,7 @@ CORNER = tuple(
     for cell in _vary_epochs_and_sizes(replace(criterion_cell(criterion), crop=Corner(0.4)))
 )
 
-# Our settings, on embedded scenes: their objects are recognised by colour, so colours are not changed.
+# Our settings for the embedded scenes. Their objects are recognised by colour, so colours are not augmented.
 SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
 SCENE_TRAINING = EncoderTraining(
     backbone="small-resnet#16", projector=(256, 256, 256), augmentation=SCENES, epochs=750, link=250, batch=100,
@@ -101,8 +101,8 @@ OVERTRAINED = replace(
     encoders=Trained(checkpoints=(100, 250, 500, 1000, 2000)),
     training=replace(SCENE_TRAINING, epochs=2000, link=500),
 )
-# 25 minutes of one core. The target's reconstructions show the true object in 30 %, the reference's in 11 % of cases:
-# score 0.19 [0.14, 0.25] over 400 images, all of which the classifier names correctly in their original form.
+# Takes 25 minutes on one core. The true object appears in 30 % of the target's reconstructions and in 11 % of the
+# reference's: score 0.19 [0.14, 0.25] over 400 images. The classifier names all of the original images correctly.
 RECONSTRUCTION = Reconstruction(
     DiffusionSettings(
         24,
@@ -142,12 +142,12 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     ),
     "k": replace(PAPER, k=K),
     "finetune": replace(PAPER, training=replace(PUBLISHED, fine_tuning=20)),
-    "retrieval": (PAPER, replace(SIMCLR, layers=(2, 0))),  # images selected by the projector, neighbours by both layers
+    "retrieval": (PAPER, replace(SIMCLR, layers=(2, 0))),  # images chosen by the projector, neighbours from both layers
     "corner": CORNER,
     "reconstruction": replace(PAPER, encoders=Trained(reconstruction=Reconstruction())),
 }
 
-# The part of the paper that each preset repeats, or our setting.
+# What each preset repeats: a part of the paper, or one of our own settings.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits on photographs, 20 of each class in A, a small ResNet",
     "null": "ours: quickstart with models that saw neither A nor B",
@@ -171,7 +171,7 @@ REPEATS: Mapping[str, str] = {
 
 
 class Printed(NamedTuple):
-    """A row of the paper's table."""
+    """One row of the paper's table."""
 
     score: float
     projector: float
@@ -192,12 +192,12 @@ OPEN = ("layers", "retrieval", "negligible", "permutations", "resamples", "seed"
 
 
 def printed_numbers(cell: str) -> Printed:
-    """The paper's numbers of this criterion."""
+    """Return the published numbers for this criterion."""
     return PRINTED[cell]
 
 
 def repeats(config: DejaVu) -> str:
-    """The criterion of the table whose settings the run repeats; empty for other settings."""
+    """Return the criterion of the table row whose settings the run repeats. Empty for other settings."""
     if config.asked_layers[0] != config.training.top:
         return ""
     for criterion in CRITERIA:
@@ -207,7 +207,7 @@ def repeats(config: DejaVu) -> str:
 
 
 def comparable_config(config: DejaVu) -> DejaVu:
-    """The config at the defaults of settings that the paper leaves open or that do not affect its table."""
+    """Reset settings that the paper leaves open, or that do not affect its table, to their defaults."""
     encoders = config.encoders
     if isinstance(encoders, Trained):
         encoders = Trained(encoders.training_sets)
@@ -221,11 +221,11 @@ def comparable_config(config: DejaVu) -> DejaVu:
     )
 
 
-SIDE = 32  # pixels, of the scenes
+SIDE = 32  # image side of the scenes, in pixels
 
 
 def tiny(config: DejaVu) -> DejaVu:
-    """The config reduced to seconds, with the same number of attacked epochs and layers."""
+    """Reduce the configuration to a run of seconds that attacks the same number of epochs and layers."""
     training = _tiny_training(config.training)
     encoders = config.encoders
     return replace(
@@ -247,7 +247,7 @@ def tiny(config: DejaVu) -> DejaVu:
 
 
 def _tiny_training(training: EncoderTraining) -> EncoderTraining:
-    """Two epochs at most of a small network."""
+    """Return a training of at most two epochs with a small network."""
     return replace(
         training,
         backbone="vit-ti" if training.backbone in TRANSFORMERS else "small-resnet#8",

@@ -1,14 +1,14 @@
-"""A randomisation test of the deja vu score under exchanges of images between the two sets.
+"""Randomisation test of the deja vu score that exchanges images between the two sets.
 
-Images are divided into the two sets at random, in equal numbers per class. If neither model memorises single images,
-their inferences do not depend on the division, so every division with the same numbers per class is equally likely
-given the inferences, and the score of the actual one is one draw among them:
+Images are reassigned to the two sets at random, with the number per class held fixed. If neither model memorises single
+images, the models' inferences do not depend on the assignment. Given the inferences, every assignment with the same
+class counts is then equally likely, and the actual score is one draw among their scores:
 
     p = (1 + number of drawn divisions whose score is at least the actual one) / (1 + number of drawn divisions)
 
 p is at most a with probability at most a, for any two models and any number of images, without assumptions on training
-(Fisher 1935; Phipson & Smyth 2010, "Permutation p-values should never be zero", for the ones). This test is ours; the
-paper reports scores without an error.
+(Fisher 1935; Phipson & Smyth 2010, "Permutation p-values should never be zero", for the added ones). This test is ours;
+the paper reports scores without an error.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.accuracy import Inferences, Mask, Way, most_confident
 
-CELLS = 2**24  # images times divisions per batch, which bounds memory
-ROUNDING = 1e-12  # scores that differ by less are equal
+CELLS = 2**24  # images times divisions per batch, to bound memory
+ROUNDING = 1e-12  # scores that differ by less count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """The images of both sets: their classes, the mask of the first set, and both models' inferences."""
+    """Images of both sets: class labels, a mask of the first set, and both models' inferences."""
 
     labels: NDArray[np.int64]
     first: Mask
@@ -36,10 +36,10 @@ class Pooled:
 
 
 def pool_ways(ways: tuple[Way, Way]) -> Pooled:
-    """The images of both directions in the order of their ids; the first target is the second reference.
+    """Pool the images of both directions, sorted by id. The first direction's target is the second's reference.
 
-    Equally confident images are taken in this order, which must not depend on the sets: otherwise the actual division
-    would not be exchangeable with the others.
+    Ties in confidence are broken by this order. It must not depend on the sets, or the actual division would not be
+    exchangeable with the others.
     """
     first, second = ways
     n = len(first) + len(second)
@@ -64,7 +64,7 @@ def _join_inferences(first: Inferences, second: Inferences, order: NDArray[np.in
 
 
 def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.Generator) -> float | None:
-    """The one-sided p-value of the mean score of both directions; None if one direction has no images."""
+    """Compute the one-sided p-value of the mean score of both directions. None if a direction has no images."""
     if not all(len(way) for way in ways):
         return None
     pictures = pool_ways(ways)
@@ -82,9 +82,9 @@ def differs(
     partings: int,
     rng: np.random.Generator,
 ) -> float | None:
-    """The two-sided p-value of the difference between a model's accuracies on the two sets.
+    """Compute the two-sided p-value of the difference between a model's accuracies on the two sets.
 
-    Twice the smaller one-sided p-value, at most 1; None if one of the sets has no images.
+    It is twice the smaller one-sided p-value, at most 1. None if one of the sets is empty.
     """
     if not first.any() or first.all():
         return None
@@ -100,19 +100,19 @@ def differs(
 
 @dataclass(frozen=True, eq=False)
 class Parted:
-    """The images and the percentage of the score, for any division into sets."""
+    """Scores of the same images under any division into two sets."""
 
     pictures: Pooled
     percent: int
 
     def scores(self, first: Mask) -> NDArray[np.float64]:
-        """The mean deja vu score of both directions for each division, a mask of the first set (divisions, n)."""
+        """Compute the deja vu score for each division, a row of `first`, (divisions, n). Mean of both directions."""
         score_a = self.difference(self.pictures.inferences_a, first)
         score_b = self.difference(self.pictures.inferences_b, first)
         return np.asarray((score_a - score_b) / 2)
 
     def difference(self, inferences: Inferences, first: Mask) -> NDArray[np.float64]:
-        """A model's accuracy on the first set minus that on the second, (divisions,)."""
+        """Compute a model's accuracy on the first set minus that on the second, (divisions,)."""
         order = inferences.ranked
         right = inferences.correct[order]
         members = first[:, order]
@@ -125,7 +125,7 @@ class Parted:
 
 
 def redrawn(pictures: Pooled, partings: int, rng: np.random.Generator) -> Iterator[Mask]:
-    """Random divisions with the actual number of images of every class in the first set."""
+    """Yield random divisions that keep the number of images per class in the first set."""
     n = len(pictures.labels)
     order = np.argsort(pictures.labels, kind="stable")
     classes = np.split(order, np.flatnonzero(np.diff(pictures.labels[order])) + 1)

@@ -1,4 +1,4 @@
-"""The verdict's sentences for experts: evidence, reasons against an answer, and remarks."""
+"""Verdict sentences for experts: evidence, reasons against an answer, and remarks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.contract.summaries import Row, numerator, p_in_words
 from tasks.contract.ties import describe_ties
 from tasks.external.causes import ALTERED, INTERFACE, TRAINING_MODE, as_sentence, list_causes
 
-GUESSABLE = 0.5  # share of objects that backgrounds reveal to any model: above it, correlation hides memorisation
+GUESSABLE = 0.5  # above this share of objects that backgrounds reveal, correlation hides memorisation
 
 CROP_CAUSES = list_causes(f"for one of the two {INTERFACE}", TRAINING_MODE, ALTERED)
 
 
 def describe_repeats(evidence: Evidence) -> str:
-    """The reason why the table may mix embeddings of several encoders."""
+    """State why the table may mix the embeddings of several encoders."""
     repeats = evidence.repeats
     if repeats is None:
         return (
@@ -32,7 +32,7 @@ def describe_repeats(evidence: Evidence) -> str:
 
 
 def describe_unlike_sets(evidence: Evidence) -> str:
-    """The reason why the score of two sets that differ cannot be interpreted."""
+    """State why the score cannot be interpreted if the two sets differ."""
     p = evidence.reference_p
     if p is None:
         return "The reference was not tested on the two sets, so they may have been drawn in different ways."
@@ -57,14 +57,14 @@ def admit_score(_config: DejaVu, evidence: Evidence) -> str:
 
 
 def describe_evidence(config: DejaVu, evidence: Evidence) -> str:
-    """The accuracies and the score, as a sentence without its full stop."""
+    """Describe the accuracies and the score in a sentence without its full stop."""
     if is_given(config):
         return _describe_encoder(config, evidence)
     return _describe_pair(config, evidence)
 
 
 def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
-    """Both models' accuracies, and the score with its interval and p-value."""
+    """Describe both models' accuracies, and the score with an interval and p-value."""
     target = format_percent(evidence.accuracies[TARGET, BOTH])
     reference = format_percent(evidence.accuracies[REFERENCE, BOTH])
     score = _describe_score(config, evidence.score, "deja vu score", ", mean of both directions")
@@ -80,7 +80,7 @@ def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
 
 
 def _describe_encoder(config: DejaVu, evidence: Evidence) -> str:
-    """The accuracies of an encoder and its reference, and the corrected score with its interval and p-value."""
+    """Describe the accuracies of an encoder and its reference, and the corrected score with interval and p-value."""
     shares = {name: format_percent(share) for name, share in evidence.accuracies.items()}
     reference = "the given reference"
     if has_trained_references(config):
@@ -102,14 +102,14 @@ def _describe_score(config: DejaVu, score: Row, name: str, average: str = "") ->
 
 
 def describe_view(config: DejaVu) -> str:
-    """The part of an image that a model sees."""
+    """Name the part of an image that a model sees."""
     if isinstance(config.crop, Corner):
         return "the lower left corner of an image"
     return "a part of an image without its object"
 
 
 def describe_confidence(config: DejaVu) -> str:
-    """The images that count."""
+    """Name the images that the score counts."""
     if config.confident_percent == 100:
         return "all images"
     return f"{config.confident_percent} % most confident images"
@@ -120,7 +120,7 @@ def format_percent(share: float) -> str:
 
 
 def remarks(config: DejaVu, evidence: Evidence) -> Iterator[str]:
-    """Restrictions that a reader must know in addition to the answer."""
+    """Yield caveats that a reader needs in addition to the answer."""
     rank = evidence.rank
     if rank is not None:
         yield (

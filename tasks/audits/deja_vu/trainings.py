@@ -1,4 +1,4 @@
-"""The models that are trained, their snapshots, and the attacked crops."""
+"""Planned trainings, the snapshots they keep, and the attacked crops."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tasks.self_supervised.pretraining import fine_tune, pretrain, tuning
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training.chains import chain, recording_up_to
 
-MODELS = ("A", "B")  # named by the set that each may have been trained on
+MODELS = ("A", "B")  # each named after the set that it may have been trained on
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Weights of one model after some epochs (SNAPSHOTS), from a link of its training or fine-tuning.
+    """Weights of one model after some epochs (SNAPSHOTS), from one link of its training or fine-tuning.
 
-    `before` are the epochs of training before the link counts its own.
+    `before` is the number of epochs trained before this link starts to count.
     """
 
     model: str
@@ -32,7 +32,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Trainings:
-    """All snapshots, by model in the order of training, the training of each model, and the attack."""
+    """All snapshots grouped by model in training order, the training of each model, and the attack."""
 
     snapshots: tuple[Snapshots, ...]
     configs: dict[str, Pretraining]
@@ -42,7 +42,7 @@ class Trainings:
         return tuple(snapshots for snapshots in self.snapshots if snapshots.model == model)
 
     def last(self, model: str) -> Snapshots:
-        """The last snapshots of the model."""
+        """Return the last snapshots of the model."""
         return self.snapshots_of_model(model)[-1]
 
 
@@ -67,7 +67,7 @@ def trainings(config: DejaVu) -> Trainings:
 
 
 def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
-    """The trainings by the names of their models."""
+    """Return the trainings, keyed by model name."""
     match config.encoders:
         case Trained(training_sets=trained_on):
             sets = PARTS[trained_on]
@@ -85,7 +85,7 @@ def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
 
 
 def _reference_training(config: DejaVu, number: int) -> Pretraining:
-    """The training of a reference of a given encoder, alternately on the other sets, each with its own seed."""
+    """Return the training of one reference. References alternate between the two other sets and differ in seed."""
     sets = PARTS["other"]
     training = config.pretraining(sets[number % len(sets)], ())
     repetition = number // len(sets)
@@ -97,14 +97,14 @@ def _reference_training(config: DejaVu, number: int) -> Pretraining:
 
 
 def reference(number: int) -> str:
-    """The name of a reference of a given encoder: B, B 2, B 3, ..."""
+    """Return the name of a reference for a given encoder: B, B 2, B 3, ..."""
     return MODELS[1] if number == 0 else f"{MODELS[1]} {number + 1}"
 
 
 def snapshots(config: DejaVu, model: str, training: Pretraining) -> tuple[Snapshots, ...]:
-    """The links of a training that keep snapshots, then the links of its fine-tuning.
+    """Return the training links that keep snapshots, followed by the fine-tuning link.
 
-    References of a given encoder have one snapshot, like the encoder.
+    References of a given encoder keep only one snapshot, because the encoder has only one.
     """
     links = chain(pretrain, training, config.training.link, part=recording_up_to)
     kept_snapshots = [Snapshots(model, job) for job in links if job.config.asked]

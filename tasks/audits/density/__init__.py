@@ -1,43 +1,43 @@
 """Which images does a generative model memorise?
 
-A density model is trained repeatedly, each time without some of the data: on L random partitions into K folds, with one
-model trained without each fold. Each model gives log p(x_i) of every observation (image), estimated by importance
-sampling.
+A density model is trained repeatedly, each time without some of the data: for each of L random partitions into K folds,
+one model is trained without each fold. Every model gives log p(x_i) for every observation (image), estimated by
+importance sampling.
 
     U_i = log mean exp of log p(x_i) by the models that trained on x_i            L (K - 1) of them
     V_i = log mean exp of log p(x_i) by the models that did not                   L of them
     M_i = U_i - V_i                                                               in nats
 
-Interpretation. M is the gain in log probability of an observation from training on it. As published it is biased: a
-log mean exp is dominated by its largest term, and U has K - 1 times the terms of V. Without memorisation, M is 2.7 on
+Interpretation. M is the gain in an observation's log probability from training on it. The published M is biased: a log
+mean exp is dominated by its largest term, and U has K - 1 times as many terms as V. Without memorisation, M is 2.7 on
 average if log p varies by 5 nats between models, and 44 if it varies by 50 nats. The audit therefore reports three
-further numbers: the matched-count score, with one model of each repetition on both sides, which is 0 on average
-without memorisation; a p-value for every observation, from redrawing the models that hold it out, corrected for false
-discoveries, which decides the answer; and the gain, the mean over all observations of log p by a model that trained on
-them minus log p by a model that did not.
+further numbers. The matched-count score uses one model of each repetition on both sides and is 0 on average without
+memorisation. The p-value of every observation is obtained by redrawing the models that hold it out, and is corrected
+for false discoveries; it decides the answer. The gain is log p by a model that trained on an observation minus log p by
+a model that did not, averaged over all observations.
 
-Images are held out one by one, and exact copies together, as one observation. If an image has near copies in the data
-(other images of a patient), models that hold it out train on the copies: log p stays high, M is about 0, and no p-value
-detects the memorisation. The measure `duplicates` lists the closest pairs.
+Images are held out one by one. Exact copies are held out together, as one observation. If an image has near copies in
+the data (other images of the same patient), models that hold it out still train on the copies. Then log p stays high, M
+is about 0, and no p-value detects the memorisation. The measure `duplicates` lists the closest pairs.
 
-Other measures. Quantiles of M during training; losses; the share of outliers, images that are unlikely even under
-models that saw them, among the highly memorised (top 5 %); the distance of training images to samples of the model,
-relative to that of other images, a test that misses most of the memorisation that M detects; the closest duplicates;
-and two mitigations, an outlier component and differential privacy, for which the leave-one-out score is compared with
-epsilon.
+Other measures. Quantiles of M during training; losses; the share of outliers (images that are unlikely even under
+models that saw them) among the highly memorised images (top 5 %); the distance of training images to samples of the
+model, relative to that of other images, a test that misses most of the memorisation that M detects; the closest
+duplicates; and two mitigations, an outlier component and differential privacy. For differential privacy, the
+leave-one-out score is compared with epsilon.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models": M is eq. 3 and
 algorithm 1, the leave-one-out score eq. 2, the ratio eq. 6, the mitigations section 5. The matched-count score, the
 null, the p-values and the gain are ours.
 
-Cost. L x K trainings and one of all data. `quickstart` takes about two minutes on two otherwise idle cores.
+Cost. L x K trainings, and one on all data. `quickstart` takes about two minutes on two otherwise idle cores.
 
 Decisions that the paper leaves open or that differ from its code. All models see the same binarised (or dequantised)
-pixels when log p is estimated; `resample_pixels` draws them again for each model, as published and in the presets named
-after the paper's data and figures, which adds noise that does not come from the models. Images are mirrored one by one
-in training, not a batch at a time. The neighbour ratio measures each distance from the image itself, and the histograms
-of the highly memorised are split at the 95 % quantile; the released analysis measures from the first image of each
-batch, and splits at 0.95 nats.
+pixels when log p is estimated. `resample_pixels` draws them again for each model, as published and in the presets named
+after the paper's data and figures; this adds noise that does not come from the models. Training mirrors each image
+independently rather than whole batches. The neighbour ratio measures each distance from the image itself, whereas the
+released analysis measures from the first image of each batch. The histograms of the highly memorised are split at the
+95 % quantile, whereas the released analysis splits at 0.95 nats.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 
 def plan(config: Density) -> Roots:
-    """The tables of the requested measures, and their `summary`."""
-    models = trainings(config.question)  # checks that the data suffice
+    """Plan the tables of the requested measures and their `summary`."""
+    models = trainings(config.question)  # raises if the data are insufficient
     facts = About()
     if isinstance(config.question, Memorization):
         facts = replace(about(config.question), copies=copies_held_out(config.question))
@@ -72,9 +72,9 @@ def plan(config: Density) -> Roots:
 
 
 def about(config: Memorization) -> About:
-    """Facts about a run that its tables do not contain, except for the copies in its data."""
+    """Return the facts about a run that its tables do not contain, except for the copies in its data."""
     holds_out_rows = config.leaves_out_rows
-    is_enumerated = config.models**config.repetitions <= config.permutations + 1  # all assignments, without draws
+    is_enumerated = config.models**config.repetitions <= config.permutations + 1  # all assignments, no draws
     return About(
         planned=config.repetitions * config.models,
         smallest=smallest_p_value(config.repetitions, config.models),

@@ -1,8 +1,8 @@
-"""The audit's answer: its rules, and the verdict as text.
+"""Decision rules of the audit, and the verdict text.
 
 The answer is based on the tail: the number of images that are memorised beyond chance by more than a negligible amount.
-The generalisation gap is an average and does not describe any single image, so a gap alone is never *memorised*.
-Neither is the published score, which is above 0 even without memorisation.
+The generalisation gap is an average and does not describe any single image, so a gap alone never means *memorised*.
+Neither does the published score, which is above 0 even without memorisation.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ MEANINGS: Mapping[Answer, Meaning] = select_meanings(
 
 
 def _leaves_out_folds(config: Density) -> bool:
-    """Whether models leave out folds, and not single rows."""
+    """Return whether models leave out folds rather than single rows."""
     return not (isinstance(config.question, Memorization) and config.question.leaves_out_rows)
 
 
 def thresholds(config: Density) -> Mapping[str, str]:
-    """The numbers in the rules' texts; their defaults if the run trains no model.
+    """Return the numbers that appear in the rule texts, or their defaults if the run trains no model.
 
-    With folds, error rates are near their bound. With single rows left out, p-values depend on one another in unknown
-    ways, and the rates are upper bounds.
+    With folds, error rates are near their bound. With single rows left out, the dependence between p-values is unknown,
+    and the rates are only upper bounds.
     """
     if isinstance(config.question, Memorization):
         question = config.question
@@ -150,7 +150,7 @@ SHOWN = {
 
 
 def _memorization_question(config: Density) -> Memorization:
-    """The question of a config that has evidence, which always trains models."""
+    """Return the question of a configuration that has evidence, which always trains models."""
     assert isinstance(config.question, Memorization)
     return config.question
 
@@ -162,7 +162,7 @@ def read(config: Density, summary: pa.Table) -> Evidence | None:
 
 
 def explain_absence(config: Density) -> str:
-    """Why there is no evidence."""
+    """Explain why there is no evidence."""
     if isinstance(config.question, Memorization):
         return "no image has a log p both from a model that trained on it and from one that did not."
     return f"no model was evaluated. This run shows {SHOWN[type(config.question)]}."
@@ -175,14 +175,14 @@ def describe_limits(config: Density, _evidence: Evidence | None) -> str:
 
 
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:
-    """The test of all images together, the average over images, and the detection limit."""
+    """Describe the test of all images together, the average over images, and the detection limit."""
     yield from describe_all_together(evidence)
     yield from describe_gap(_memorization_question(config), evidence)
     yield from describe_found(evidence)
 
 
 def explain(config: Density, evidence: Evidence) -> str:
-    """The finding in plain words, if no image is memorised."""
+    """Explain the finding in plain words if no image is memorised."""
     question = _memorization_question(config)
     sentences = (
         *plain.explain_count(question, evidence),
@@ -239,7 +239,6 @@ def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certifi
     return ANSWERING.certificate(config, summary, verdict)
 
 
-# The objectives of a search over training choices.
 OBJECTIVES = Objectives(
     memorization=Objective(
         "mean matched-count M", "nats", "lower", row_reader(*row_name("matched-count M", statistic="mean"))

@@ -1,4 +1,4 @@
-"""The audit's configuration, one type for each question, and the facts that its summary needs."""
+"""Configuration of the audit, one type per question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate
 
-RELEASED = ("mnist", "cifar10", "celeba")  # data sets whose partitions the paper's code draws
+RELEASED = ("mnist", "cifar10", "celeba")  # data sets for which the paper's code draws partitions
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class KFold(Ranged):
     folds: Annotated[int, AtLeast(2)] = 10
     """Folds of a partition (K), each with a model trained without it."""
     evaluation_split: Split = "train"
-    """Ours: images that are evaluated; test images, which no model was trained on, make the run a control."""
+    """Ours: split of the evaluated images; with test images, which no model was trained on, the run is a control."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,19 @@ class ModelTraining(Ranged):
     model: DensityModel = DensityModel("vae")
     """Density model: a name in `tasks.models.catalog`, or your own as package.module:factory."""
     width: Annotated[float, Finite()] = 1.0
-    """Ours: factor of the number of units in hidden layers (vae only), rounded; the code keeps its size."""
+    """Ours: factor for the number of hidden units (vae only), rounded; the size of the code does not change."""
     epochs: Count = 100
     """Epochs of training."""
     evaluation_interval: Annotated[int, AtLeast(0)] = 5
     """Epochs between estimates of log p; 0: only after the last epoch."""
     batch: Count = 64
-    """Images per step."""
+    """Images per optimiser step."""
     learning_rate: Rate = 1e-3
-    """Learning rate of Adam."""
+    """Adam learning rate."""
     outlier_share: Annotated[float, Share(one=False)] = 0.0
     """Share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
-    """Differential privacy (section 5), or the links of a training without it."""
+    """Differential privacy (section 5), or the division of non-private training into links."""
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
@@ -122,17 +122,17 @@ class ModelTraining(Ranged):
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The guarantee of differential privacy; None without one."""
+        """Differential privacy guarantee, or None if training is not private."""
         return guarantee_of(self.privacy)
 
     @property
     def link(self) -> int:
-        """Epochs for each link of a training; 0 for one job."""
+        """Epochs per link of a training. 0 for one job."""
         return link_of(self.privacy)
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which log p is estimated, including the last."""
+        """Epochs after which log p is estimated, including the last."""
         if self.evaluation_interval:
             return (*range(self.evaluation_interval, self.epochs, self.evaluation_interval), self.epochs)
         return (self.epochs,)
@@ -152,28 +152,30 @@ class Memorization(Ranged):
     training: ModelTraining = ModelTraining()
     """Training of the models."""
     estimator: KFold | PublishedFolds | SingleRows = KFold()
-    """Held-out data of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
+    """Data held out of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
-    """Random partitions into folds (L); for loo, models of all data, and models without each held-out image."""
+    """Number of random partitions into folds (L); for loo, number of models trained on all data, and of models trained
+    without each held-out image."""
     measures: tuple[Measured, ...] = (ScoreMeasure(),)
     """Measures; scores are always computed."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: number of training images, from the first; 0: all."""
     samples: Annotated[int, AtLeast(1)] = 256
-    """Codes for each estimate of log p."""
+    """Number of codes per estimate of log p."""
     resample_pixels: bool = False
-    """Binarised or dequantised pixels are drawn again for each model, as published; false: once for all."""
+    """Whether binarised or dequantised pixels are drawn again for each model, as published; false: once for all models.
+    """
     refinement_steps: Annotated[int, AtLeast(0)] = 0
-    """Ours: optimisation steps that fit the codes to each image before log p is estimated; 0: none."""
+    """Ours: number of optimiser steps that fit the codes to each image before log p is estimated; 0: none."""
     negligible: Annotated[float, Finite(zero=True)] = 0.1
-    """Ours: largest negligible effect, of an image or of the generalisation gap, in nats."""
+    """Ours: largest effect that counts as negligible, on an image or as generalisation gap, in nats."""
     detectable: Annotated[float, Finite()] = field(default=10.0, metadata={ANSWER_ONLY: True})
-    """Ours: largest detection limit for a single image, in nats, with which not detected is possible."""
+    """Ours: largest detection limit for a single image, in nats, at which the answer can be not detected."""
     permutations: Annotated[int, AtLeast(1)] = 99_999
-    """Ours: permutations for the p-value of an image, or all if the p-value is very small; with fewer than 9,999,
-    p-values are not counted together."""
+    """Ours: number of permutations for an image's p-value; very small p-values use all permutations. With fewer than
+    9,999, p-values are not counted together."""
     draws: Annotated[int, AtLeast(1)] = 64
-    """Ours: draws that the matched-count score averages over."""
+    """Ours: number of draws to average the matched-count score over."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: seed of all random numbers."""
 
@@ -186,7 +188,7 @@ class Memorization(Ranged):
             yield from self._released_conflicts()
 
     def _released_conflicts(self) -> Iterator[str]:
-        """Settings for which the paper's released code has no partitions."""
+        """Yield the settings for which the paper's released code has no partitions."""
         if self.data.name not in RELEASED or self.examples:
             if self.examples:
                 examples = f"the first {self.examples} images of "
@@ -200,7 +202,7 @@ class Memorization(Ranged):
             yield f"repetitions is {self.repetitions}; it must be at most {REPETITIONS}, the released partitions"
 
     def measure(self, kind: type[M]) -> M | None:
-        """The requested measure of this kind; None if it is not requested."""
+        """Return the requested measure of this kind. None if it is not requested."""
         return next((measure for measure in self.measures if isinstance(measure, kind)), None)
 
     @property
@@ -214,14 +216,14 @@ class Memorization(Ranged):
 
     @property
     def evaluation_split(self) -> Split:
-        """The images that models are evaluated on."""
+        """The data split that models are evaluated on."""
         if isinstance(self.estimator, SingleRows):
             return "train"
         return self.estimator.evaluation_split
 
     @property
     def models(self) -> int:
-        """Models per repetition (K): one for each fold; for loo two, with and without an image."""
+        """Number of models per repetition (K): one per fold, or two for loo (with and without the image)."""
         if isinstance(self.estimator, SingleRows):
             return 2
         return self.estimator.folds
@@ -233,7 +235,7 @@ class Memorization(Ranged):
 
     @property
     def planting(self) -> Planting | None:
-        """The kind of images planted in the evaluated data; None without any."""
+        """The kind of images planted in the evaluated data, or None if there are none."""
         if self.evaluation_split == "train":
             return split_name(self.data.name)[1].planting
         return None
@@ -253,7 +255,7 @@ class NearDuplicates(Ranged):
 
 @dataclass(frozen=True)
 class KernelDensity(Ranged):
-    """A density in one dimension whose scores are known exactly, as an illustration."""
+    """A one-dimensional density whose scores are known exactly, as an illustration."""
 
     tag: ClassVar[str] = "kernel"
 
@@ -274,13 +276,13 @@ class Density(Ranged):
 
 @dataclass(frozen=True)
 class About:
-    """The configuration of the summary: facts about a run that its tables do not contain.
+    """Configuration of the summary: facts about a run that its tables do not contain.
 
-    `planned` is the number of models planned for an image, `smallest` the smallest p-value that an image can have,
-    `published` the cell of the paper whose settings the run repeats (empty: none), `privacy` the guarantee of models
-    that hold out a single image, and `together` whether p-values may be counted together (tasks.audits.density.tail).
-    `planted` names the images planted in the evaluated data, such as inverted10 (empty: none). `copies` are the exact
-    copies among the images, which are held out together.
+    `planned` is the number of models planned per image and `smallest` the smallest p-value that an image can have.
+    `published` names the cell of the paper whose settings the run repeats (empty if there is none). `privacy` is the
+    guarantee of models that hold out a single image. `together` states whether p-values may be counted together
+    (tasks.audits.density.tail). `planted` names the images planted in the evaluated data, such as inverted10 (empty if
+    there are none). `copies` counts the exact copies among the images, which are held out together.
     """
 
     planned: int = 0

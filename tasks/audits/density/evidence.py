@@ -1,4 +1,4 @@
-"""The evidence in a summary: the rows that decide the answer, and background rows."""
+"""Rows of a summary that decide the answer, and background rows."""
 
 from __future__ import annotations
 
@@ -22,33 +22,34 @@ OF_CALLED = "matched-count M of the memorised"
 EFFECTIVE = row_name("effective samples of log p", statistic="median")
 FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)
 SIGNIFICANT = 0.05
-SURELY = 0.001  # of the test of all observations: small compared with the 5 % of single ones
+SURELY = 0.001  # level of the test over all observations: small compared with the 5 % for single ones
 
 
 @dataclass(frozen=True)
 class Background:
-    """Rows of the summary that accompany the answer without deciding it; None if a row is missing."""
+    """Summary rows that accompany the answer without deciding it. None if a row is missing."""
 
     median_identified: Row | None = None  # matched-count M of the identified observations
     highest_identified: Row | None = None
-    fewest_models: Row | None = None  # models of an observation, if some are missing
-    full_model_loss: Row | None = None  # the loss of the model of all data
-    effective: Row | None = None  # effective samples of log p
+    fewest_models: Row | None = None  # the fewest models of an observation, if some are missing
+    full_model_loss: Row | None = None  # loss of the model trained on all data
+    effective: Row | None = None  # effective samples per log p
     few_effective: Row | None = None  # share of observations with few effective samples
-    largest: Row | None = None  # score of a row left out of private trainings
+    largest: Row | None = None  # largest score of a row left out of private trainings
     above_epsilon: Row | None = None
-    planted: Row | None = None  # share of planted images that are identified
-    published: Row | None = None  # the medians of both scores
+    planted: Row | None = None  # share of the planted images that are identified
+    published: Row | None = None  # medians of the published and the matched-count score
     matched: Row | None = None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows of the summary that decide the answer; None if a row is missing.
+    """Summary rows that decide the answer. None if a row is missing.
 
-    `identified_share` is the share of observations identified as memorised, `excess` the share memorised beyond chance
-    (None if p-values are not counted together), `gap` the generalisation gap and `detection_limit` that of a single
-    observation. `names` are the names of the existing rows in this order, and `tied` is the row of equal scores.
+    `identified_share` is the share of observations identified as memorised. `excess` is the share memorised beyond
+    chance, or None if p-values are not counted together. `gap` is the generalisation gap, `detection_limit` the
+    detection limit for a single observation. `names` are the names of the existing rows in this order, and `tied` is
+    the row of equal scores.
     """
 
     identified_share: Row
@@ -64,12 +65,12 @@ class Evidence:
 
     @property
     def count(self) -> int:
-        """The number of identified observations."""
+        """Number of identified observations."""
         return numerator(self.identified_share)
 
     @property
     def by_chance(self) -> float:
-        """The probability of at least this number of small p-values by chance; 1 if it is unknown."""
+        """Probability of at least this many small p-values by chance. 1 if it is unknown."""
         p_value = None if self.excess is None else self.excess["p_value"]
         return 1.0 if p_value is None else float(p_value)
 
@@ -90,7 +91,7 @@ class Evidence:
 
 
 def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if no observation has a score."""
+    """Read the evidence from a summary. None if no observation has a score."""
     rows = index_rows(summary)
     if CALLED not in rows or rows[CALLED]["estimate"] is None:
         return None

@@ -1,12 +1,13 @@
 """Observations with a score, and the highly memorised ones: those above the 95 % quantile of M.
 
-Of the table of scores, log_p_trained (U, in nats) and m_matched are read: M with equal numbers of models on both sides,
-since the published score is higher if models disagree more, with or without memorisation.
+Two columns of the score table are used: log_p_trained (U, in nats) and m_matched, which is M with equal numbers of
+models on both sides. The published score is not used because it is higher if models disagree more, with or without
+memorisation.
 
-A statistic of all observations, such as a correlation or a share, depends on the same L K models for all of them: its
-unit of replication is the repetition, and its interval the jackknife's. It need not be 0 without memorisation, since
-both M and other properties of an image depend on how much models disagree on it. Its null is the mean under redrawn
-held-out models, with U and M from the same draw, since both depend on it.
+A statistic over all observations, such as a correlation or a share, depends on the same L K models for every
+observation. Its unit of replication is therefore the repetition, and its interval is the jackknife's. The statistic
+need not be 0 without memorisation, since both M and other properties of an image depend on how much models disagree on
+it. Its null is the mean under redrawn held-out models, with U and M from the same draw, since both depend on it.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, where the score is
 the published one.
@@ -28,15 +29,15 @@ from tasks.numerics import statistics
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-HIGH = 0.95  # the quantile of M above which an observation is highly memorised
+HIGH = 0.95  # observations above this quantile of M are highly memorised
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The observations that have a score: rows, U and M, each (observations,).
+    """Observations that have a score: their rows, U and M, each (observations,).
 
-    `u_without` and `m_without` (observations, L) are the same without each repetition, `u_redrawn` and `m_redrawn`
-    (observations, draws) with redrawn held-out models; without columns if the table lacks them.
+    `u_without` and `m_without` (observations, L) omit each repetition in turn. `u_redrawn` and `m_redrawn`
+    (observations, draws) use redrawn held-out models. These arrays have no columns if the table lacks them.
     """
 
     rows: NDArray[np.int64]
@@ -48,15 +49,17 @@ class Scored:
     m_redrawn: Array
 
     def select(self, mask: Mask) -> Scored:
-        """Some of these observations."""
+        """Return the observations selected by the mask."""
         arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
         return Scored(self.rows[mask], self.u[mask], self.m[mask], *(array[mask] for array in arrays))
 
 
 @dataclass(frozen=True)
 class OfAll:
-    """A statistic of all observations, its interval over repetitions, its value without memorisation, and the two-sided
-    p-value of that value; None if unknown."""
+    """A statistic over all observations with an interval over repetitions, its null and the two-sided p-value.
+
+    The null is the value without memorisation. Unknown values are None.
+    """
 
     estimate: Estimate
     null: float | None = None
@@ -64,7 +67,7 @@ class OfAll:
 
 
 def scored_observations(scores: pa.Table) -> Scored:
-    """The observations with U and M, which may be infinite."""
+    """Return the observations that have U and M, which may be infinite."""
     rows = column(scores, "row")
     u = column(scores, "log_p_trained")
     m = column(scores, "m_matched")
@@ -83,10 +86,10 @@ def scored_observations(scores: pa.Table) -> Scored:
 
 
 def statistic_with_interval(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
-    """A statistic of U and M of all observations, its jackknife interval over repetitions, and its null.
+    """Compute a statistic of U and M over all observations, its jackknife interval over repetitions, and its null.
 
-    The null is the mean over R draws of the held-out models. The p-value tests that the statistic is one more of these
-    draws, by Student's t: (value - mean) / (s sqrt(1 + 1 / R)) with R - 1 degrees of freedom.
+    The null is the mean over R draws of the held-out models. The p-value tests whether the statistic could be another
+    of these draws, by Student's t: (value - mean) / (s sqrt(1 + 1 / R)) with R - 1 degrees of freedom.
     """
     value = statistic(observations.u, observations.m)
     columns_without_each = zip(observations.u_without.T, observations.m_without.T, strict=False)
@@ -108,12 +111,12 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
 
 
 def column(table: pa.Table, name: str) -> Array:
-    """A column of numbers, NaN for null."""
+    """Return a column of numbers, with NaN for null."""
     return np.asarray(table[name].to_numpy(), np.float64)
 
 
 def lists(table: pa.Table, name: str) -> Array:
-    """A column of lists of equal length as (rows, length), NaN for null; (rows, 0) for a column of nulls."""
+    """Return a column of equally long lists as (rows, length), NaN for null. (rows, 0) if every list is null."""
     values = table[name].combine_chunks()
     if values.null_count == len(values):
         return np.empty((len(values), 0))
@@ -122,10 +125,10 @@ def lists(table: pa.Table, name: str) -> Array:
 
 
 def highly_memorised_mask(m: Array) -> Mask:
-    """The mask of the observations whose score is above its 95 % quantile, or +inf.
+    """Return the mask of observations whose score is above its 95 % quantile, or +inf.
 
     The score is +inf if all models that held the observation out assign it probability 0. The quantile is taken without
-    interpolation, which an infinite score would invalidate; the same observations are above it.
+    interpolation, which would fail for infinite scores; it selects the same observations.
     """
     if not len(m):
         return np.zeros(0, np.bool_)
@@ -133,21 +136,21 @@ def highly_memorised_mask(m: Array) -> Mask:
 
 
 def within_central(scores: pa.Table, share: float = 0.9) -> OfAll:
-    """The share of highly memorised observations whose U is in the central `share` of U.
+    """Compute the share of highly memorised observations whose U is in the central `share` of U.
 
-    It is 0 if the highly memorised observations have the lowest U, and near `share` if M is independent of U. Section
-    4.3: "more than half" for CelebA.
+    The result is 0 if the highly memorised observations have the lowest U, and near `share` if M is independent of U.
+    Section 4.3: "more than half" for CelebA.
     """
     return statistic_with_interval(lambda u, m: central_share(u, m, share), scored_observations(scores))
 
 
 def central_share(u: Array, m: Array, share: float) -> float:
-    """The share of observations with the highest M whose U is in the central `share` of U; NaN without any."""
+    """Return the share of highly memorised observations whose U is in the central `share` of U. NaN without any."""
     high = highly_memorised_mask(m)
     if not high.any():
         return np.nan
     tail = (1 - share) / 2
-    # Without interpolation, which an infinite U would invalidate: the inner neighbours.
+    # Take the inner neighbours instead of interpolating, which would fail for infinite U.
     low = np.quantile(u, tail, method="higher")
     top = np.quantile(u, 1 - tail, method="lower")
     return float((high & (low <= u) & (u <= top)).sum() / high.sum())

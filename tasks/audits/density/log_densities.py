@@ -1,7 +1,7 @@
-"""log p of the observations by every trained model, block by block, from the tables of the trainings (FITTED).
+"""log p of the observations under every trained model, read block by block from the training tables (FITTED).
 
-Tables come in any order, and some may be missing; a training of several links has several tables, each with log p at
-its own epochs. To bound memory, a block copies only the numbers of its observations.
+Tables may arrive in any order, and some may be missing. A training of several links has one table per link, each with
+log p at its own epochs. To bound memory, a block copies only the numbers of its observations.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from tasks.datasets.dataset import Dataset
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import RELEASED_SEED, Split, fold_of, released_fold_of
 
-# Observations per block. Random numbers are drawn per block, so another size gives other draws.
+# Observations per block. Random numbers are drawn per block, so another size changes the draws.
 BLOCK = 1024
 
-LogDensity = NDArray[np.float32]  # log p of every observation, by one model at one epoch
+LogDensity = NDArray[np.float32]  # log p of every observation under one model at one epoch
 ByEpoch = dict[int, LogDensity]
-Place = tuple[int, int]  # repetition and model among its K
+Place = tuple[int, int]  # repetition, and model index within its K models
 
 
 @dataclass(frozen=True)
 class Folds(Ranged):
-    """Random partitions of the observations into folds, by seed, and one model trained without each fold.
+    """Random partitions of the observations into folds, one per seed, with one model trained without each fold.
 
-    The observations are the first `observations` training images or, if `asked` is test, the test images: no model is
-    then trained on any fold.
+    The observations are the first `observations` training images. If `asked` is test, they are the test images, and no
+    model is trained on any fold.
     """
 
     data: Dataset
     observations: int
-    partitions: tuple[int, ...]  # the seed of each repetition's
+    partitions: tuple[int, ...]  # one seed per repetition
     folds: int
     asked: Split = "train"
     joins_copies: bool = False
@@ -57,24 +57,24 @@ class Folds(Ranged):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Repetitions L and models per repetition K."""
+        """Number of repetitions L, and models per repetition K."""
         return len(self.partitions), self.folds
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The observations with a score: the first of exact copies."""
+        """Rows of the observations with a score. Of exact copies, only the first has one."""
         if self.joins_copies:
             return np.unique(first_copies(load(self.data))[: self.observations])
         return np.arange(self.observations)
 
     def fold_of(self, partition: int) -> NDArray[np.int32]:
-        """The fold of every observation in a partition, (observations,); copies are held out with the first."""
+        """Return the fold of every observation in a partition, (observations,). Copies are held out with the first."""
         return fold_of(partition, self.observations, self.folds)
 
 
 @dataclass(frozen=True)
 class ReleasedFolds(Folds):
-    """The partitions of the paper's released code, by number from 0 instead of a seed."""
+    """Partitions of the paper's released code, numbered from 0 instead of seeded."""
 
     generator: int = RELEASED_SEED
 
@@ -84,9 +84,10 @@ class ReleasedFolds(Folds):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Ranged):
-    """Models of the first `observations` training images, and the same number without each row of `left_out`.
+    """Models trained on the first `observations` training images, and as many without each row of `left_out`.
 
-    A repetition pairs one of each kind for each row, in the arbitrary order of their seeds.
+    A repetition pairs, for each row, one model of each kind. The pairing follows the order of their seeds, which is
+    arbitrary.
     """
 
     data: Dataset
@@ -105,29 +106,31 @@ class LeaveOneOut(Ranged):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Repetitions L and two models per repetition: with all rows, and without the held-out row."""
+        """Number of repetitions L, and two models per repetition: with all rows, and without the held-out row."""
         return self.repetitions, 2
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The observations with a score."""
+        """Rows of the observations with a score."""
         return np.array(self.left_out)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """log p of some observations by every model at one epoch, as input to tasks.audits.density.memorization."""
+    """log p of some observations under every model at one epoch, as input to tasks.audits.density.memorization."""
 
-    number: int  # from 0
-    places: slice  # among the rows with a score
+    number: int  # counted from 0
+    places: slice  # positions among the rows with a score
     log_p: NDArray[np.float64]  # (n, L, K) in nats; NaN if the model is missing
     held_out: NDArray[np.int64]  # (n, L)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A training: its held-out data, and by recorded epoch log p of every observation and the effective number of
-    samples, if log p is estimated from samples."""
+    """A training: its held-out data, and by recorded epoch log p of every observation.
+
+    If log p is estimated from samples, the effective number of samples is also recorded.
+    """
 
     partition: int | None
     fold: int | None
@@ -139,7 +142,7 @@ class Trained:
 
 
 def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
-    """The label of every observation with a score; None if the data have fewer than two classes."""
+    """Return the label of every observation with a score. None if the data have fewer than two classes."""
     images = load(models.data)
     if images.classes < 2:
         return None
@@ -154,9 +157,9 @@ def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
 
 
 def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
-    """Read the trainings of these tables and join the links of each.
+    """Read the trainings from these tables, joining the links of each.
 
-    Raises ValueError if a table is not that of a training, or a model scored another number of observations.
+    Raises ValueError if a table does not come from a training, or if a model scored a different number of observations.
     """
     by_training: dict[tuple[int | None, int | None, int | None, int], tuple[ByEpoch, ByEpoch, ByEpoch]] = {}
     for number, table in enumerate(inputs):
@@ -177,7 +180,7 @@ def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
 
 
 def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
-    """Each recorded epoch of the column and its values for every observation, without a copy."""
+    """Yield each recorded epoch and the column's values for every observation, without copying."""
     epochs = table["epoch"].to_pylist()
     column = table[name]
     for epoch, valid, values in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
@@ -186,7 +189,7 @@ def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensi
 
 
 class LogDensities:
-    """log p by every model, addressed by its repetition and its number among the K models."""
+    """log p under every model, addressed by repetition and by index among the K models."""
 
     def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
         self.models = models
@@ -198,11 +201,11 @@ class LogDensities:
             self.shared, self.by_row = _row_models(models, self.trainings)
 
     def recorded_at(self, epoch: int) -> bool:
-        """Whether any model recorded log p at the epoch."""
+        """Return whether any model recorded log p at the epoch."""
         return any(epoch in training.log_p for training in self.trainings)
 
     def blocks(self, epoch: int) -> Iterator[Block]:
-        """Blocks of all observations with a score. Raises ValueError if a model gives NaN or inf."""
+        """Yield all observations with a score in blocks. Raises ValueError if a model gives NaN or inf."""
         rows = self.models.rows
         folds = self.folds_of_all()
         for number, start in enumerate(range(0, len(rows), BLOCK)):
@@ -217,10 +220,10 @@ class LogDensities:
             yield Block(number, positions, log_p, folds[positions])
 
     def effective_samples(self, epoch: int, of_encoder: bool = False) -> NDArray[np.float64]:
-        """The effective number of samples of each observation's log p: the median over its models, (n,).
+        """Return the effective number of samples behind each observation's log p, (n,), the median over its models.
 
         NaN if it is unknown at the epoch, as for models that are not evaluated by importance sampling. If codes are
-        fitted to each observation, `of_encoder` selects the number for the unfitted codes of the encoder.
+        fitted to each observation, `of_encoder` selects the number for the encoder's unfitted codes.
         """
 
         def samples(training: Trained) -> Mapping[int, LogDensity]:
@@ -244,7 +247,7 @@ class LogDensities:
         return medians
 
     def folds_of_all(self) -> NDArray[np.int64]:
-        """The model that held each observation out, by repetition, (n, L)."""
+        """Return the index of the model that held each observation out, per repetition, (n, L)."""
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
@@ -267,7 +270,7 @@ def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray
 
 
 def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
-    """The model of each fold. Raises ValueError for an unknown fold, or for two models of one fold."""
+    """Map each fold to its model. Raises ValueError for an unknown fold, or if a fold has two models."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
     by_place: dict[Place, Trained] = {}
     for training in trainings:
@@ -285,7 +288,10 @@ def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained
 def _row_models(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
-    """The models of all data, and the models without each row. Raises ValueError for other or too many models."""
+    """Return the models trained on all data, and those without each row.
+
+    Raises ValueError for a model that held out anything else, or for too many models.
+    """
     held_out_rows = {None, *models.left_out}
     for training in trainings:
         if training.row not in held_out_rows or training.fold is not None:

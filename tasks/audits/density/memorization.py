@@ -1,8 +1,8 @@
 """How much more likely an observation is under models that trained on it than under models that did not.
 
-There are L repetitions of K models. `log_p` (n, L, K) is log p of n observations by each model, in nats: NaN if the
-model is missing, -inf if the model assigns probability 0. `held_out` (n, L) is the model of each repetition that did
-not train on the observation; the others did. Leave-one-out is the case K = 2.
+There are L repetitions of K models. `log_p` (n, L, K) is log p of n observations under each model, in nats: NaN if the
+model is missing, -inf if the model assigns probability 0. `held_out` (n, L) is the index of the model in each
+repetition that did not train on the observation; the others did. Leave-one-out is the case K = 2.
 
     U_i = log mean exp of log p_i over the models that trained on i
     V_i = log mean exp of log p_i over the models that held i out
@@ -10,8 +10,8 @@ not train on the observation; the others did. Leave-one-out is the case K = 2.
 
 **The published score M is biased upwards**: U has L (K - 1) terms and V has L, and a log mean exp is dominated by its
 largest term. For L = K = 10 without memorisation, the mean M is 2.7 if models differ by a standard deviation of 5 nats,
-and 44 for 50 nats. The matched-count score has L terms on both sides, one of each repetition; swapping the sides only
-changes its sign, so its mean is 0 without memorisation.
+and 44 for 50 nats. The matched-count score has L terms on both sides, one from each repetition. Without memorisation
+its mean is 0, since swapping the sides only changes its sign.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1 and eq. 3.
 """
@@ -30,29 +30,29 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The log densities of a block by repetition (n, L): sums over models in log space, and numbers of models."""
+    """Log densities of a block per repetition (n, L): sums over models in log space, and model counts."""
 
-    log_sums: Array  # log sum exp over the models that trained on the observation; -inf without any
+    log_sums: Array  # log sum exp over the models that trained on the observation; -inf if there are none
     trained_models: NDArray[np.int64]
-    held_out: Array  # log p by the model that did not; -inf without one
+    held_out: Array  # log p under the model that did not train on it; -inf if there is none
     held_out_models: NDArray[np.int64]  # 0 or 1
 
     @property
     def u(self) -> Array:
-        """U (n,); NaN if no model trained on the observation."""
+        """U (n,). NaN if no model trained on the observation."""
         return log_mean(self.log_sums, self.trained_models.sum(axis=1))
 
     @property
     def v(self) -> Array:
-        """V (n,); NaN if no model held the observation out."""
+        """V (n,). NaN if no model held the observation out."""
         return log_mean(self.held_out, self.held_out_models.sum(axis=1))
 
     @property
     def score(self) -> Array:
         """The published score M = U - V, (n,).
 
-        inf if only the models that held the observation out all assign it probability 0; -inf if only the others do;
-        NaN if all do, or if one side has no models.
+        inf if all models that held the observation out assign it probability 0 and the others do not; -inf in the
+        reverse case. NaN if all models assign probability 0, or if one side has no models.
         """
         return difference(self.u, self.v)
 
@@ -67,8 +67,11 @@ class Terms:
 
     @property
     def by_repetition(self) -> tuple[Array, Array]:
-        """log mean exp over the models of each repetition that trained on the observation, and log p by the model that
-        did not, both (n, L); NaN without models."""
+        """Both sides of the score per repetition, (n, L) each, NaN without models.
+
+        The first is log mean exp over the models that trained on the observation, the second log p under the model that
+        did not.
+        """
         log_means = self.log_sums - np.log(np.maximum(self.trained_models, 1))
         return (
             np.where(self.trained_models > 0, log_means, np.nan),
@@ -77,7 +80,7 @@ class Terms:
 
 
 def terms(log_p: Array, held_out: Indices) -> Terms:
-    """The block's terms, by repetition. Raises ValueError if `log_p` or `held_out` is invalid."""
+    """Compute the block's terms per repetition. Raises ValueError if `log_p` or `held_out` is invalid."""
     log_p_trained, log_p_held_out = sides(log_p, held_out)
     has_model = ~np.isnan(log_p_trained)
     by_model = np.where(has_model, log_p_trained, -np.inf)
@@ -94,7 +97,7 @@ def terms(log_p: Array, held_out: Indices) -> Terms:
 
 
 def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
-    """Split log p into that of models that trained on an observation (n, L, K; else NaN) and of the others (n, L).
+    """Split log p into models that trained on an observation (n, L, K; else NaN) and models that did not (n, L).
 
     Raises ValueError if shapes do not match, log p is inf, or a fold is not in [0, K).
     """
@@ -117,7 +120,7 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
 def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
     """Subtract `nats` from log p of every model that trained on the observation, (n, L, K).
 
-    A test of no memorisation, applied to the result, tests that at most `nats` are memorised.
+    Applied to the result, a test of no memorisation tests whether at most `nats` are memorised.
     """
     log_p_trained, log_p_held_out = sides(log_p, held_out)
     log_p_trained -= nats
@@ -128,18 +131,18 @@ def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
 def matched_count_score(
     log_p: Array, held_out: Indices, draws: int, chance: np.random.Generator, without_each: bool = True
 ) -> tuple[Array, Array]:
-    """The matched-count score, (n,), and the same without each repetition in turn, (n, L).
+    """Compute the matched-count score, (n,), and the same without each repetition in turn, (n, L).
 
     A draw chooses, in each repetition with both kinds of models, one model that trained on the observation. Its score
-    is the log mean exp over the chosen models minus that over the same number of models that held the observation out.
-    The result is the mean over `draws` uniform draws, or over every choice if there are at most `draws` or K - 1
-    choices, as with one repetition. Unless `without_each`, the second array is empty.
+    is the log mean exp over the chosen models minus that over the equally many models that held the observation out.
+    The result is the mean over `draws` uniform draws. If there are at most `draws` or K - 1 choices, as with one
+    repetition, it is the mean over all of them. The second array is empty unless `without_each` is set.
 
-    Draws with an infinite side are excluded from the mean. If no draw remains, the score is that of the published
-    score: inf, -inf or NaN.
+    Draws with an infinite side are excluded from the mean. If no draw remains, the result is the published score's:
+    inf, -inf or NaN.
     """
     log_p_trained, log_p_held_out = sides(log_p, held_out)
-    log_p_trained.sort(axis=2)  # NaN goes last: the first entries are the repetition's models
+    log_p_trained.sort(axis=2)  # NaN sorts last, so the first entries are the repetition's models
     counts = (~np.isnan(log_p_trained)).sum(axis=2)
     usable = (counts > 0) & ~np.isnan(log_p_held_out)
     models = usable.sum(axis=1)
@@ -159,20 +162,21 @@ def matched_count_score(
 def choices(
     counts: NDArray[np.int64], exactly: int, draws: int, chance: np.random.Generator
 ) -> tuple[NDArray[np.int64], Mask]:
-    """Indices below `counts` (n, L) for each draw, (n, L, D), and a mask of an observation's valid draws, (n, D).
+    """Return indices below `counts` (n, L) for each draw, (n, L, D), and a mask of the valid draws, (n, D).
 
-    Every choice once if an observation has at most `exactly` choices, else `draws` uniform draws.
+    An observation with at most `exactly` choices gets every choice once; otherwise it gets `draws` uniform draws.
     """
     combinations = counts.prod(axis=1, dtype=np.float64)
     few = combinations <= exactly
     number = np.where(few, combinations, draws).astype(np.int64)
     last = int(number.max(initial=1))
     draw = np.arange(last)
-    # The digits of the choice's number in mixed radix; the l-th is below counts[l].
+    # Write the number of the choice in mixed radix: digit l is below counts[l].
     strides = np.cumprod(np.where(few[:, None], counts, 1), axis=1) // np.where(few[:, None], counts, 1)
     places = draw // strides[:, :, None] % counts[:, :, None]
     if not few.all():
-        # 24 bits per draw suffice. (1 - 2^-24) times the count may round to the count in float32, hence the minimum.
+        # 24 bits per draw suffice. In float32, (1 - 2^-24) times the count may round up to the count, hence the
+        # minimum.
         parts = chance.random((*counts.shape, draws), dtype=np.float32)[~few]
         parts *= counts[~few][:, :, None]
         places[~few, :, :draws] = np.minimum(parts.astype(np.int64), counts[~few][:, :, None] - 1)
@@ -180,18 +184,18 @@ def choices(
 
 
 def _mean_over_draws(u: Array, v: Array, is_draw: Mask) -> Array:
-    """The mean of u - v over the last axis, over draws that were `is_draw` and are finite on both sides."""
+    """Average u - v over the last axis, using only draws in `is_draw` that are finite on both sides."""
     finite = np.isfinite(u) & is_draw
     count = finite.sum(axis=-1)
     mean = np.where(finite, u, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    # If no draw is finite, all have probability 0, or none has a model.
+    # If no draw is finite, either all draws have probability 0 or there is no model.
     return difference(np.where(count > 0, mean, u[..., 0]), v)
 
 
 def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
-    """log (sum of exp values / count) over axis 1; excluded values are -inf. NaN if count is 0.
+    """Compute log (sum of exp values / count) over axis 1, with -inf for excluded values. NaN if count is 0.
 
-    Exact for a single term.
+    The result is exact for a single term.
     """
     top = _finite_or_zero(values.max(axis=1))
     parts = values - np.expand_dims(top, 1)
@@ -201,9 +205,10 @@ def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
 
 
 def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
-    """log_mean over axis 1 without each entry in turn, in the shape of the values; `count` is that of the rest.
+    """Compute log_mean over axis 1 without each entry in turn. `count` is the number of remaining entries.
 
-    Without the largest term the sum is recomputed, because subtracting this term would leave only rounding errors.
+    The result has the shape of `values`. Without the largest term the sum is recomputed, because subtracting this term
+    would leave only rounding errors.
     """
     largest = values.argmax(axis=1, keepdims=True)
     top = _finite_or_zero(np.take_along_axis(values, largest, axis=1))
@@ -216,7 +221,7 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
     rest -= second
     np.exp(rest, out=rest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # With two equal largest terms the rest is at least one of them, never rounding errors.
+        # If two terms are equally large, the rest contains at least one of them and is not just rounding error.
         np.subtract(sums, parts, out=parts)
         np.divide(parts, count, out=parts)
         np.log(parts, out=parts)
@@ -227,18 +232,18 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
 
 
 def others(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts without each repetition in turn, (n, L)."""
+    """Return the total count without each repetition in turn, (n, L)."""
     return np.asarray(counts.sum(axis=1, keepdims=True) - counts)
 
 
 def difference(u: Array, v: Array) -> Array:
-    """u - v; NaN if both are infinite."""
+    """Compute u - v. NaN if both are infinite."""
     with np.errstate(invalid="ignore"):
         return np.asarray(u - v)
 
 
 def _finite_or_zero(top: Array) -> Array:
-    """The largest terms, to be subtracted before exp; 0 if they are infinite."""
+    """Return the largest terms, to be subtracted before exp, with 0 for infinite ones."""
     return np.where(np.isfinite(top), top, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The audit's answer for readers without a machine-learning background, and a glossary of its symbols."""
+"""Explanations for readers without a machine-learning background, and a glossary of symbols."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ REVIEW_IMAGES = (
 NEAR_COPIES = ("Check the data for near copies (question=duplicates): this audit cannot assess them.",)
 MORE_REPETITIONS = ("Run the audit with more repetitions (repetitions=20). Trained models are reused.",)
 
-MILLION = math.log(1e6)  # nats: readers do not tell larger factors apart
+MILLION = math.log(1e6)  # nats; readers cannot compare larger factors
 
 
 def format_factor(nats: float) -> str:
-    """A difference in log probability as a factor: "about 1,800 times"."""
+    """Format a difference in log probability as a factor, such as "about 1,800 times"."""
     if nats > MILLION:
         return "more than a million times"
     digits = 3 if nats < math.log(10) else 2
@@ -47,7 +47,7 @@ def format_factor(nats: float) -> str:
 
 
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """The number of memorised images, their strength and the number of false alarms."""
+    """State the number of memorised images, how strongly they are memorised, and the number of false alarms."""
     count = evidence.count
     n = evidence.identified_share["n"]
     yield "The audit compares models that were trained on an image with models that were not."
@@ -86,13 +86,13 @@ def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[s
 
 
 def fewest_memorised(evidence: Evidence) -> int:
-    """The lower 95 % limit of the number of memorised images."""
+    """Return the lower 95 % limit of the number of memorised images."""
     assert evidence.excess is not None, "only images that are counted together have a lower limit"
     return round(float(evidence.excess["low"]) * int(evidence.identified_share["n"]))
 
 
 def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
-    """The weakest memorisation of a single image that the audit detects."""
+    """State the weakest memorisation of a single image that the audit detects."""
     if evidence.detection_limit is not None and evidence.detection_limit["estimate"] is not None:
         yield (
             f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the "
@@ -103,7 +103,7 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """The generalisation gap as a factor, and its interval."""
+    """State the generalisation gap as a factor, with an interval."""
     if evidence.gap is None:
         gap = None
     else:
@@ -120,7 +120,7 @@ def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
 
 
 def count_line(evidence: Evidence) -> NumberLine:
-    """The number of images identified as memorised."""
+    """Draw the number of images identified as memorised."""
     n = evidence.identified_share["n"]
     label = f"images identified as memorised, of {n:,}"
     return NumberLine(label, evidence.identified_share["estimate"] * n, null=0.0, boundaries=(_FROM_ONE,))
@@ -130,13 +130,13 @@ _FROM_ONE = Boundary(1.0, "memorised from 1 image")
 
 
 def all_together_line(evidence: Evidence) -> NumberLine:
-    """The lower limit of the number of memorised images."""
+    """Draw the lower limit of the number of memorised images."""
     label = f"memorised images, at least, of {evidence.identified_share['n']:,}"
     return NumberLine(label, float(fewest_memorised(evidence)), null=0.0, boundaries=(_FROM_ONE,))
 
 
 def gap_line(config: Memorization, evidence: Evidence) -> NumberLine | None:
-    """The generalisation gap as a factor, or as a power of ten if it is large; None without an estimate."""
+    """Draw the generalisation gap as a factor, or as a power of ten if it is large. None without an estimate."""
     if evidence.gap is None or evidence.gap["estimate"] is None or not math.isfinite(evidence.gap["estimate"]):
         return None
     gap = blank_weak_interval(evidence.gap)

@@ -1,9 +1,9 @@
-"""The power of a configuration: whether one memorised observation could be identified, and how often it is.
+"""Power of a configuration: whether one memorised observation could be identified, and how often it is.
 
-An observation's p-value is at least 1 / K^L, the share of the actual assignment of models. The statement of power
-assumes that log p differs by SPREAD nats between models. The published score compares the mean density under the models
-that trained on an observation with that under the L models that held it out; if one of the latter is not among the
-lowest, the observation can be missed.
+An observation's p-value is at least 1 / K^L, the share of the actual assignment of models. The power assumes that log p
+differs by SPREAD nats between models. The published score compares the mean density under the models that trained on an
+observation with that under the L models that held it out. The observation can be missed if one of the latter is not
+among the lowest.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tasks.audits.density.tail import alone
 from tasks.contract.power import GOAL, Power, Resolution, smallest_size
 from tasks.datasets.catalog import load
 
-SPREAD = 1.0  # standard deviation of log p over models, in nats
-SIMULATED = 4000  # observations, by a fixed seed
+SPREAD = 1.0  # standard deviation of log p between models, in nats
+SIMULATED = 4000  # simulated observations, with a fixed seed
 SEED = 600_200
 
 
 def observation_resolution(config: Memorization, observations: int) -> Resolution:
-    """Whether a single one of these observations could be identified."""
+    """Return whether a single one of these observations could be identified."""
     dependent = config.leaves_out_rows
     level = observations * alone(observations, dependent)
 
@@ -42,7 +42,7 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
 
 
 def _count_observations(config: Memorization) -> int:
-    """The number of observations that models score."""
+    """Count the observations that models score."""
     data = load(config.data)
     if config.evaluation_split == "test":
         images = data.test_images
@@ -54,7 +54,7 @@ def _count_observations(config: Memorization) -> int:
 
 
 def resolution(config: Density) -> Resolution | None:
-    """The resolution of a plan; None if the run trains no model."""
+    """Return the resolution of a plan. None if the run trains no model."""
     question = config.question
     if not isinstance(question, Memorization):
         return None
@@ -62,7 +62,7 @@ def resolution(config: Density) -> Resolution | None:
 
 
 def power(config: Density) -> Iterator[Power]:
-    """How often one observation memorised by `detectable` nats is identified."""
+    """Yield how often one observation memorised by `detectable` nats is identified."""
     if isinstance(config.question, Memorization):
         yield _power_of_observations(config.question)
 
@@ -84,21 +84,21 @@ def _power_of_observations(config: Memorization) -> Power:
     return Power(f"{effect} (models differ by {SPREAD:g} nat)", share, advice)
 
 
-MOST = 40  # repetitions that are tried for advice
+MOST = 40  # largest number of repetitions tried for advice
 
 
 @lru_cache(maxsize=256)
 def calling_rate(repetitions: int, models: int, level: float, size: float) -> float:
-    """The share of simulated observations whose p-value is at most the level: normal log p, memorised by `size` nats.
+    """Return the share of simulated observations (normal log p, memorised by `size` nats) with p at most `level`.
 
-    In each repetition one model is lower by `size`. If it is the lowest in every repetition, p is the smallest possible
-    value; otherwise p is bounded by the share of assignments that are at least as low.
+    In each repetition, log p is lower by `size` under one model. If that model is the lowest in every repetition, p is
+    the smallest possible value. Otherwise p is bounded by the share of assignments that are at least as low.
     """
     if smallest_p_value(repetitions, models) > level * (1 + 1e-9):
         return 0.0
     chance = np.random.default_rng(SEED)
     log_p = chance.normal(0.0, SPREAD, (SIMULATED, repetitions, models))
     held_out = log_p[:, :, 0]
-    rank = 1 + (log_p[:, :, 1:] + size <= held_out[:, :, None]).sum(axis=2)  # 1: the lowest
+    rank = 1 + (log_p[:, :, 1:] + size <= held_out[:, :, None]).sum(axis=2)  # 1 is the lowest
     p_values = np.prod(rank / models, axis=1)
     return float((p_values <= level).mean())

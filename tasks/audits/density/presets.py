@@ -1,10 +1,10 @@
-"""Presets: the paper's tables and figures as configs, one cell for each model and data set, and our own.
+"""Presets: the paper's tables and figures, one cell per model and data set, and our own configurations.
 
-The paper's numbers appear only in runs that repeat all settings of a cell (section 4.1 and supplement B): the published
-score is biased upwards by an amount that depends on the numbers of partitions and folds, and on the variation of log p
-between models, that is on codes, epochs and the resampling of pixels. Presets named after the paper's data and figures
-resample pixels as published; ours, with one view for all models, end in `-one-view`. Van den Burg & Williams 2021,
-captions of figures 2, 4 and 7 to 9. The ends of the ranges are approximate.
+The paper's numbers appear only in runs that repeat all settings of a cell (section 4.1 and supplement B). The published
+score is biased upwards by an amount that depends on the numbers of partitions and folds and on the variation of log p
+between models, which in turn depends on codes, epochs and the resampling of pixels. Presets named after the paper's
+data and figures resample pixels as published. Ours use one view for all models and end in `-one-view`. Van den Burg &
+Williams 2021, captions of figures 2, 4 and 7 to 9. The ends of the ranges are approximate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tasks.models.catalog import DensityModel
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
-LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # bins for larger images
+LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # wider bins for larger images
 MNIST3 = Memorization(measures=AROUND, resample_pixels=True)
 MNIST4 = replace(MNIST3, training=ModelTraining(learning_rate=1e-4))
 CIFAR10 = Memorization(
@@ -59,7 +59,7 @@ QUICKSTART = Memorization(
     repetitions=6,
     samples=64,
 )
-# Leave-one-out on few data: the check of epsilon uses few observations, each held out of many trainings.
+# Leave-one-out on few data. The epsilon check needs few observations, each held out of many trainings.
 ALONE = Memorization(
     data=Dataset("digits"),
     training=ModelTraining(epochs=20, evaluation_interval=0),
@@ -68,7 +68,7 @@ ALONE = Memorization(
     samples=64,
 )
 PRIVATE = DifferentialPrivacy(epsilon=8.0)
-# For several epsilons: with few small images each matters most, and a training takes a second.
+# Used with several epsilons. With few small images each image matters most, and a training takes a second.
 LADDER = replace(
     ALONE,
     data=Dataset("digits#8x8"),
@@ -81,17 +81,17 @@ EPSILONS = (64.0, 8.0, 1.0)
 
 
 def _with_one_view(config: Memorization) -> Memorization:
-    """The config with one view of an observation for all models, so that only models vary log p."""
+    """Use one view of each observation for all models, so that log p varies only because models differ."""
     return replace(config, resample_pixels=False)
 
 
 def _with_training(config: Memorization, **settings: Any) -> Memorization:
-    """The config with other settings of the training."""
+    """Replace settings of the training."""
     return replace(config, training=replace(config.training, **settings))
 
 
 def only(config: Memorization, *tags: str) -> Memorization:
-    """The config with only the measures of these tags."""
+    """Keep only the measures with these tags."""
     return replace(config, measures=tuple(measure for measure in config.measures if measure.tag in tags))
 
 
@@ -153,7 +153,7 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
     preset: _configs(questions) for preset, questions in QUESTIONS.items()
 }
 
-# The part of the paper that each preset repeats, or our setting.
+# What each preset repeats: a part of the paper, or one of our own settings.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits, 6 partitions into 5 folds",
     "null": "ours: quickstart, evaluated on images that no model was trained on",
@@ -185,8 +185,8 @@ REPEATS: Mapping[str, str] = {
 }
 
 
-# The paper's numbers.
-Numbers = Mapping[str, float]  # by the name of the statistic
+# The published numbers.
+Numbers = Mapping[str, float]  # by statistic
 
 CELLS: Mapping[str, tuple[Memorization, Numbers]] = {
     "MNIST, 1e-3": (MNIST3, {"median": 4.4, "lowest": -18.0, "highest": 210.0}),
@@ -200,7 +200,7 @@ OPEN = ("measures", "negligible", "detectable", "permutations", "draws", "seed")
 
 
 def repeats(config: Memorization) -> str:
-    """The cell whose settings the config repeats; empty for none."""
+    """Return the cell whose settings the configuration repeats. Empty if there is none."""
     return next(
         (name for name, (cell, _) in CELLS.items() if comparable_config(cell) == comparable_config(config)),
         "",
@@ -208,12 +208,12 @@ def repeats(config: Memorization) -> str:
 
 
 def numbers(cell: str) -> Numbers:
-    """The cell's numbers; none for an empty name."""
+    """Return the published numbers of the cell. Empty for an empty name."""
     return CELLS[cell][1] if cell else {}
 
 
 def comparable_config(config: Memorization) -> Memorization:
-    """The config at the defaults of settings that do not affect the final score, of the seed and of the draws."""
+    """Reset the seed, the draws and settings that do not affect the final score to their defaults."""
     estimator = KFold(config.estimator.folds) if isinstance(config.estimator, PublishedFolds) else config.estimator
     privacy = config.training.privacy if config.training.guarantee else LinkedTraining()
     training = with_defaults(config.training, ("evaluation_interval",), privacy=privacy)
@@ -221,7 +221,7 @@ def comparable_config(config: Memorization) -> Memorization:
 
 
 def tiny(config: Density) -> Density:
-    """The audit on embedded data, in seconds; slow networks get the smallest setting."""
+    """Reduce the audit to seconds on embedded data. Slow networks get the smallest setting."""
     match config.question:
         case Memorization() as question:
             return Density(_tiny_observations(question))

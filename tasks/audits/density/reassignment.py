@@ -1,19 +1,19 @@
-"""Scores under other assignments of held-out models, and their p-values.
+"""Scores under reassigned held-out models, and their p-values.
 
-The model of a repetition that holds an observation out is drawn uniformly from the K models. Without memorisation,
-models answer independently of this draw, so every other draw was equally likely, and the share of draws that score at
-least as high is an exact p-value: for each observation, for any models, and for any number of them. If the model that
-held the observation out is missing, the repetition has no part in V in any draw; otherwise the draw is among the
+In each repetition, the model that holds an observation out is drawn uniformly from the K models. Without memorisation,
+the models' answers do not depend on this draw, so every other draw was equally likely. The share of draws that score at
+least as high is then an exact p-value for each observation, for any models and any number of models. If the model that
+held the observation out is missing, the repetition contributes to V in no draw. Otherwise the draw is among the
 existing models, which are equally likely.
 
-A p-value from B draws is at least 1 / (1 + B), too large to identify one observation among 60,000. For scores that few
-draws reach, the exact share of all K^L assignments is computed instead: the share of sums of one value from each of L
-lists that are at most a bound (`share_below`). For L = K = 10 there are 10^10 assignments, so they are not enumerated.
-All values are at least 0, so a value that exceeds the bound together with the smallest values of the other lists can be
-dropped. The remaining lists are split into two halves (meet in the middle): all sums of each half are computed, at most
-K^(L/2), and for each sum of one half, bisection counts the sums of the other half that fit. This is exact and takes
-K^(L/2) log K^(L/2) steps. Horowitz & Sahni 1974, "Computing partitions with applications to the knapsack problem",
-section 2.
+A p-value from B draws is at least 1 / (1 + B), which is too large to identify one observation among 60,000. For scores
+that few draws reach, the exact share among all K^L assignments is computed instead: the share of sums of one value from
+each of L lists that are at most a bound (`share_below`). For L = K = 10 there are 10^10 assignments, so they are not
+enumerated. All values are at least 0, so a value can be dropped if it exceeds the bound together with the smallest
+values of the other lists. The remaining lists are split into two halves (meet in the middle). All sums of each half are
+computed, at most K^(L/2), and for each sum of one half, bisection counts the sums of the other half that fit. This is
+exact and takes K^(L/2) log K^(L/2) steps. Horowitz & Sahni 1974, "Computing partitions with applications to the
+knapsack problem", section 2.
 
 `log_p` (n, L, K) and `held_out` (n, L) are as in tasks.audits.density.memorization.
 """
@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, terms
 
-# Equal sums may differ in their last digits. Closer sums than this count as equal, which can only make p larger.
+# Mathematically equal sums may differ in their last digits, so sums within this tolerance count as equal. This can only
+# make p larger.
 TOLERANCE = 1e-12
-# Assignments per batch, so that their sums for a block of observations stay in the cache.
+# Assignments per batch, small enough that their sums for a block of observations stay in the cache.
 TOGETHER = 256
-MOST = 2**21  # sums of a half: 16 MiB, a fifth of a second to sort
+MOST = 2**21  # sums per half: 16 MiB, sorted in a fifth of a second
 BINS = 2**14
-FEW = 9  # largest number of draws that reach a score for which its p-value is computed exactly
+FEW = 9  # p is computed exactly if at most this many draws reach the score
 
 
 def p_values(
@@ -45,24 +46,24 @@ def p_values(
     max_sums: int = MOST,
     negligible: float = 0.0,
 ) -> Array:
-    """P[M* >= M] of each observation, (n,); M* is the published score with redrawn held-out models.
+    """Compute P[M* >= M] for each observation, (n,). M* is the published score with redrawn held-out models.
 
-    This tests the hypothesis that training on the observation raises its log p by at most `negligible` nats, which are
+    The tested hypothesis is that training on the observation raises its log p by at most `negligible` nats. These are
     first subtracted from the models that trained on it (`lower_log_p`). A smaller effect makes p larger.
 
-    p is the exact share of all assignments, including the actual one, if there are at most `permutations` + 1 of them.
-    Otherwise p = (1 + b) / (1 + permutations) for b of `permutations` draws with M* >= M, or again the exact share if b
-    is at most FEW. NaN if M is undefined.
+    If there are at most `permutations` + 1 assignments, p is the exact share among all of them, including the actual
+    one. Otherwise p = (1 + b) / (1 + permutations), where b of `permutations` draws have M* >= M; if b is at most FEW,
+    p is again the exact share. NaN if M is undefined.
 
     The observations of a block share the drawn assignments, which remain uniform for each observation. The number of
-    terms on each side is constant: with the sum T of all p and the sum S of p by models that hold out, M = log((T - S)
-    / trained models) - log(S / models that held out) decreases in S alone, and M* >= M if S* <= S. One sum per
-    assignment therefore suffices, of p relative to exp V, and the exact share counts sums of one number of each
-    repetition. If K^(L/2) exceeds `max_sums`, the result is an upper bound of the exact share (`share_below`).
+    terms on each side is constant. Let T be the sum of all p and S the sum of p over the models that hold out. Then M =
+    log((T - S) / trained models) - log(S / models that held out) decreases in S alone, and M* >= M if S* <= S. One sum
+    per assignment therefore suffices, with p taken relative to exp V. The exact share counts sums of one number from
+    each repetition. If K^(L/2) exceeds `max_sums`, the result is an upper bound of the exact share (`share_below`).
 
-    **Selecting by b the p-values that are computed exactly keeps every p-value valid.** Let p' = (1 + b) / (1 +
-    permutations) be the drawn and p'' the exact p-value. For a level a of at least (1 + FEW) / (1 + permutations),
-    b <= FEW implies p' <= a, so a result of at most a implies p' <= a. For a smaller a, only p'' can be at most a. Both
+    **Every p-value stays valid although b selects which ones are computed exactly.** Let p' = (1 + b) / (1 +
+    permutations) be the drawn and p'' the exact p-value. For a level a of at least (1 + FEW) / (1 + permutations), b <=
+    FEW implies p' <= a, so a result of at most a implies p' <= a. For a smaller a, only p'' can be at most a. Both
     events have a probability of at most a.
     """
     if negligible:
@@ -87,8 +88,11 @@ def p_values(
 
 
 def _relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
-    """p relative to exp V, (n, L, K), 0 if it does not count; and the sum over the models that hold out, (n, 1), plus a
-    tolerance: an assignment scores at least as high if its sum is at most this."""
+    """Return p relative to exp V, (n, L, K), and the bound that other assignments' sums are compared with, (n, 1).
+
+    Values that do not count are 0. The bound is the sum over the models that hold out, plus a tolerance. An assignment
+    scores at least as high if its sum is at most the bound.
+    """
     block_terms = terms(log_p, held_out)
     relative = relative_to(block_terms.v, log_p, ~np.isnan(log_p) & (block_terms.held_out_models > 0)[:, :, None])
     observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=1)
@@ -96,22 +100,22 @@ def _relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
 
 
 def _share_of_all(relative: Array, models: Mask, bound: float, max_sums: int = MOST) -> float:
-    """The share of all assignments of one observation, (L, K), whose sum is at most the bound."""
+    """Return the share of all assignments of one observation, (L, K), whose sum is at most the bound."""
     return share_below(
         [values[is_model] for values, is_model in zip(relative, models, strict=True) if is_model.any()], bound, max_sums
     )
 
 
 def least_found(log_p: Array, held_out: Indices, level: float, negligible: float = 0.0) -> Array:
-    """The rise in log p with which each observation's p-value would be `level`, in nats, (n,).
+    """Find the rise in log p, in nats, at which each observation's p-value would reach `level`, (n,).
 
-    It is added to the models that trained on the observation according to `held_out`, in the absence of memorisation.
-    Accurate to 1 %. inf if no rise suffices, since no p-value can be that small; NaN if the score is undefined, or a
-    model assigns the observation probability 0.
+    The rise is added to the models that trained on the observation according to `held_out`, assuming no memorisation so
+    far. Accurate to 1 %. inf if no rise suffices because no p-value can be that small. NaN if the score is undefined or
+    a model assigns the observation probability 0.
     """
     block_terms = terms(log_p, held_out)
     has_model = ~np.isnan(log_p)
-    # neither depends on the models that trained on it
+    # neither depends on the models that trained on the observation
     v = block_terms.v
     bound = _relative_densities(log_p, held_out)[1]
     is_counted = has_model & (block_terms.held_out_models > 0)[:, :, None]
@@ -127,7 +131,7 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
             )[0]
             return _share_of_all(relative, has_model[row], float(bound[row, 0])) <= level
 
-        # Large enough that the sum of every other assignment is greater, unless no rise suffices.
+        # Large enough that every other assignment has a larger sum, unless no rise suffices.
         low, high = 0.0, float(np.nanmax(densities) - np.nanmin(densities) + np.log(2 * densities.size))
         if not passes(high):
             rises[row] = np.inf
@@ -140,18 +144,18 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
 
 
 def smallest_p_value(repetitions: int, folds: int) -> float:
-    """The smallest p-value that an observation can have: 1 / K^L, the share of the actual assignment.
+    """Return the smallest p-value that an observation can have: 1 / K^L, the share of the actual assignment.
 
-    After Benjamini and Hochberg's correction over n observations, at least n p / q observations must have this p-value
+    With Benjamini and Hochberg's correction over n observations, at least n p / q observations must have this p-value
     for any to be identified at level q.
     """
     return float(1 / folds**repetitions)
 
 
 def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
-    """Redraw the models (n, L) that hold each observation out among the existing models of its repetition.
+    """Redraw the models (n, L) that hold each observation out, among the existing models of the repetition.
 
-    A repetition keeps its model if the model that held the observation out is missing.
+    A repetition stays unchanged if the model that held the observation out is missing.
     """
     has_model = ~np.isnan(log_p)
     order = np.argsort(~has_model, axis=2, kind="stable")
@@ -163,9 +167,9 @@ def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator
 
 
 def relative_to(v: Array, log_p: Array, is_counted: Mask) -> Array:
-    """p / exp V, (n, L, K), 0 if not counted. No term of V exceeds L, so values are clipped at 2 L.
+    """Compute p / exp V, (n, L, K), with 0 where `is_counted` is false.
 
-    V = -inf is a sum of zeros; every p above 0 is then clipped.
+    No term of V exceeds L, so values are clipped at 2 L. V = -inf is a sum of zeros; every p above 0 is then clipped.
     """
     ceiling = 2.0 * log_p.shape[1]
     impossible = v == -np.inf
@@ -177,7 +181,7 @@ def relative_to(v: Array, log_p: Array, is_counted: Mask) -> Array:
 
 
 def patterns(has_model: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
-    """Group the `defined` observations by their existing models (L, K); there is usually one group."""
+    """Group the `defined` observations by their existing models (L, K). Usually there is one group."""
     rows = np.flatnonzero(defined)
     if not len(rows):
         return
@@ -191,12 +195,12 @@ def patterns(has_model: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.
 
 
 def possible(models: Mask) -> int:
-    """The number of assignments of one model to each repetition that has models."""
+    """Count the assignments of one model to each repetition that has models."""
     return math.prod(int(count) for count in models.sum(axis=1) if count)
 
 
 def assignments(models: Mask, permutations: int, chance: np.random.Generator) -> Iterator[Array]:
-    """Blocks (L K, B) of a matrix with a column for each assignment: 1 at the chosen model of a repetition, else 0.
+    """Yield blocks (L K, B) of a 0/1 matrix, one column per assignment, with 1 at each repetition's chosen model.
 
     All assignments if there are at most `permutations` + 1, else `permutations` uniform draws.
     """
@@ -221,18 +225,18 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
 
 
 def share_below(values: Sequence[Array], bound: float, max_sums: int = MOST) -> float:
-    """The share of sums of one value from each list that are at most `bound`; the values are not negative.
+    """Return the share of sums of one value from each list that are at most `bound`. Values are not negative.
 
-    Exact except for rounding of the sums (about L 2^-53 of the bound) if a half has at most `max_sums` sums. Otherwise
-    `binned_share`: never below the exact share, and exact for a bound that is larger by at most L / BINS of its
-    distance from the smallest sum. 1 without lists.
+    Exact up to rounding of the sums (about L 2^-53 of the bound) if each half has at most `max_sums` sums. Otherwise
+    the result is `binned_share`, which is never below the exact share, and is at most the exact share for a bound that
+    is larger by L / BINS of its distance from the smallest sum. 1 if there are no lists.
     """
-    # Relative to each list's smallest value: the slack is small if few sums are below the bound.
+    # Subtract each list's smallest value: the remaining slack is small if few sums are below the bound.
     smallest = [values_of_list.min() for values_of_list in values]
     slack = bound - math.fsum(smallest)
     if slack < 0:
         return 0.0
-    # A list of equal values does not matter.
+    # Lists of equal values have no influence.
     above = [
         values_of_list - minimum
         for values_of_list, minimum in zip(values, smallest, strict=True)
@@ -253,7 +257,7 @@ def share_below(values: Sequence[Array], bound: float, max_sums: int = MOST) -> 
 
 
 def half_sums(lists: Sequence[Array], slack: float, max_sums: int) -> Array | None:
-    """The sums of one value from each list that are at most `slack`, (sums,); None if they may exceed `max_sums`."""
+    """Return the sums of one value from each list that are at most `slack`, (sums,). None if more than `max_sums`."""
     sums = np.zeros(1)
     for values in lists:
         if len(sums) * len(values) > max_sums:
@@ -264,16 +268,16 @@ def half_sums(lists: Sequence[Array], slack: float, max_sums: int) -> Array | No
 
 
 def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
-    """The share of sums at most `slack` after each value is rounded down to a multiple of slack / bins.
+    """Return the share of sums that are at most `slack` after rounding each value down to a multiple of slack / bins.
 
-    `lists` are the values of each list that are at most `slack`, and `sizes` the original numbers of values. Rounded
+    `lists` contains the values of each list that are at most `slack`, and `sizes` the original list lengths. Rounded
     sums do not exceed the sums, so the share is at least the exact one. A sum of L values loses less than L slack /
     bins, so no sum above slack (1 + L / bins) counts. The distribution of rounded sums is built list by list in L K
     `bins` steps.
     """
     shares = np.zeros(bins + 1)
     shares[0] = 1.0
-    for values, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
+    for values, size in zip(lists, sizes, strict=True):  # the order does not matter, since every size divides once
         if slack > 0:
             steps = np.floor(values * (bins / slack)).astype(np.int64)
         else:

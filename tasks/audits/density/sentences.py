@@ -1,4 +1,4 @@
-"""The verdict's sentences for experts: evidence, reasons of an answer, and remarks."""
+"""Verdict sentences for experts: evidence, reasons for an answer, and remarks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.contract.summaries import Row, blank_weak_interval, numerator, p_in_words
 from tasks.training.recipe import Privacy
 
-FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as its limit for many repetitions
-ROUGH = 0.1  # of the samples
+FEW = 4  # repetitions; the t interval of three is 2.2 times as wide as with many
+ROUGH = 0.1  # as a share of the samples
 
 
 def describe_count(evidence: Evidence) -> str:
-    """The number of images that are identified, and the strength of their memorisation."""
+    """State the number of identified images and how strongly they are memorised."""
     count = evidence.count
     n = evidence.identified_share["n"]
     background = evidence.background
@@ -35,7 +35,7 @@ def describe_count(evidence: Evidence) -> str:
 
 
 def describe_all_together(evidence: Evidence) -> Iterator[str]:
-    """The number of images that are memorised beyond chance, without their identities."""
+    """State how many images are memorised beyond chance, without identifying them."""
     excess = evidence.excess
     if excess is None or excess["p_value"] is None:
         return
@@ -55,7 +55,7 @@ def describe_all_together(evidence: Evidence) -> Iterator[str]:
 
 
 def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """The generalisation gap, its interval and its test; nothing if no image has a gap."""
+    """Describe the generalisation gap, its interval and its test. Yields nothing if no image has a gap."""
     gap = evidence.gap
     if gap is None or gap["estimate"] is None:
         return
@@ -71,7 +71,7 @@ def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
         interval = "no interval"
     else:
         interval = f"95 % interval {low:.4g} to {high:.4g}{few}"
-    # There is no p-value if all models agree, for one pair of models, or if images differ in their models.
+    # There is no p-value if all models agree, if there is one pair of models, or if images have different models.
     test = "no p-value"
     if gap["p_value"] is not None:
         method = "randomisation test" if has_folds else "one-sided t-test"
@@ -83,7 +83,7 @@ def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
 
 
 def describe_found(evidence: Evidence) -> Iterator[str]:
-    """The weakest memorisation of a single image that the run detects."""
+    """State the weakest memorisation of a single image that the run detects."""
     limit = evidence.detection_limit
     if limit is None:
         return
@@ -111,7 +111,7 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
 
 
 def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """The reasons why the answer is undecided."""
+    """Yield the reasons why the answer is undecided."""
     gap = evidence.gap
     limit = evidence.detection_limit
     if evidence.by_chance <= SIGNIFICANT:
@@ -137,7 +137,7 @@ def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
 
 
 def remarks(config: Memorization, background: Background) -> Iterator[str]:
-    """Restrictions that a reader must know in addition to the answer."""
+    """Yield caveats that a reader needs in addition to the answer."""
     fewest = background.fewest_models
     if fewest is not None:
         yield (
@@ -162,7 +162,7 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
 
 
 def _describe_planted(config: Memorization, planted: Row) -> str:
-    """The detection rate of planted images, which estimates what this audit detects in these data."""
+    """Describe the detection rate of planted images, which estimates what this audit detects in these data."""
     low = 100 * planted["low"]
     high = 100 * planted["high"]
     return (
@@ -173,7 +173,7 @@ def _describe_planted(config: Memorization, planted: Row) -> str:
 
 
 def _describe_privacy(privacy: Privacy, background: Background) -> str:
-    """The guarantee of differential privacy, compared with the scores."""
+    """Compare the differential privacy guarantee with the scores."""
     promise = (
         f"Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which does not bound a single "
         "score"
@@ -187,7 +187,7 @@ def _describe_privacy(privacy: Privacy, background: Background) -> str:
 
 
 def describe_published_score(background: Background) -> str:
-    """The published score and its value without memorisation; empty if they are unknown."""
+    """Describe the published score and its value without memorisation. Empty if they are unknown."""
     median = background.published
     matched = background.matched
     if median is None or matched is None or median["estimate"] is None or median["null"] is None:

@@ -1,4 +1,4 @@
-"""The trainings of a run: each model's held-out rows, seed and epochs of evaluation."""
+"""Trainings of a run: held-out rows, seed and evaluation epochs of each model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tasks.training.chains import chain
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row
 
-Chain = tuple[Job, ...]  # the links of one training in order; usually one
+Chain = tuple[Job, ...]  # links of one training in order; usually one
 
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
-    """The trainings of a run, which all measures share.
+    """Trainings of a run, which all measures share.
 
-    `models` describes the models and their held-out data; `fits` are their jobs, repetition by repetition, with log p
-    of the observations. `full_model` are the links of the one model of all data, which samples are drawn from;
-    leave-one-out has none, because half of its models are trained on all data. `seed` determines the draws of both
-    tables of scores, so that the distribution describes the scores of the observations.
+    `models` describes the models and their held-out data. `fits` are their jobs, repetition by repetition, which give
+    log p of the observations. `full_model` contains the links of the one model trained on all data, from which samples
+    are drawn. It is empty for leave-one-out, where half of the models are trained on all data. `seed` determines the
+    draws of both score tables, so that the distribution describes the scores of the observations.
     """
 
     config: Memorization
@@ -45,7 +45,7 @@ class Trainings:
 
 
 def trainings(config: Question) -> Trainings | None:
-    """The trainings of the estimator; None if the question needs none."""
+    """Plan the trainings of the estimator. None if the question needs none."""
     if not isinstance(config, Memorization):
         return None
     images = load(config.data)
@@ -68,7 +68,7 @@ def _join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
 
 
 def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
-    """The L x K models, repetition by repetition; `shared` is their common configuration."""
+    """Yield the L x K models, repetition by repetition. `shared` is their common configuration."""
     kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
         for number in range(config.models):
@@ -78,19 +78,19 @@ def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chai
 
 
 def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
-    """The model of all data, which one sample per test image is drawn from."""
+    """Plan the model trained on all data, which draws one sample per test image."""
     sample_count = len(images.test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
     return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=sample_count))
 
 
 def draws(config: Memorization) -> bool:
-    """Whether samples are drawn, which a user's own model may not support."""
+    """Return whether samples are drawn. A user's own model may not support this."""
     return not is_own(config.training.model.name) or config.measure(NeighbourMeasure) is not None
 
 
 def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
-    """`repetitions` models of all data, then `repetitions` models without each held-out row."""
+    """Yield `repetitions` models trained on all data, then `repetitions` models without each held-out row."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
         yield _link_training(config, replace(shared, joins_copies=False, seed=seed))
@@ -101,7 +101,7 @@ def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, 
 
 
 def left_out(config: Memorization, estimator: SingleRows, images: Images, count: int) -> tuple[int, ...]:
-    """The rows among the first `count` that are held out one by one, ascending."""
+    """Choose the rows among the first `count` that are held out one by one, in ascending order."""
     records = distinct_rows(images, np.arange(count))
     if not estimator.held_out_rows:
         return tuple(records.tolist())
@@ -111,7 +111,7 @@ def left_out(config: Memorization, estimator: SingleRows, images: Images, count:
 
 
 def observations(config: Memorization, images: Images) -> int:
-    """The number of observations with a score. Raises ValueError if the data are too few or do not fit the model."""
+    """Count the observations with a score. Raises ValueError if the data are too few or do not fit the model."""
     config.training.model.check_size(*images.shape[:2])
     available = len(images.train_images)
     count = config.examples or available
@@ -134,7 +134,7 @@ def observations(config: Memorization, images: Images) -> int:
 
 
 def copies_held_out(config: Memorization) -> CopyCount:
-    """The exact copies that are held out together; none in the partitions of the paper, which separate copies."""
+    """Count the exact copies that are held out together. None in the paper's partitions, which separate copies."""
     if config.has_released_partitions or config.evaluation_split == "test":
         return CopyCount()
     images = load(config.data)
@@ -142,14 +142,14 @@ def copies_held_out(config: Memorization) -> CopyCount:
 
 
 def partition(config: Memorization, repetition: int) -> int:
-    """The seed of the repetition's partition, or the number of a released partition."""
+    """Return the seed of the repetition's partition, or the number of a released partition."""
     if config.has_released_partitions:
         return repetition
     return seeds.derive(config.seed, "partition", repetition)
 
 
 def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
-    """The common configuration of all trainings."""
+    """Return the settings that all trainings share."""
     kind = partial(RefinedTraining, refine=config.refinement_steps) if config.refinement_steps else DensityTraining
     return kind(
         data=config.data,
@@ -171,11 +171,11 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
 
 
 def _link_training(config: Memorization, training: DensityTraining) -> Chain:
-    """The training as links of `link` epochs, each evaluated at its own epochs."""
+    """Split the training into links of `link` epochs, each evaluated at its own epochs."""
     return chain(fit, training, config.training.link, part=link)
 
 
 def link(training: DensityTraining, before: int, end: int) -> DensityTraining:
-    """The training up to epoch `end`, evaluated after epoch `before`; the last link draws samples."""
+    """Return the training up to epoch `end`, evaluated only after epoch `before`. Only the last link draws samples."""
     recorded = tuple(epoch for epoch in training.recorded if before < epoch <= end)
     return replace(training, epochs=end, recorded=recorded, drawn=training.drawn if end == training.epochs else 0)

@@ -1,18 +1,20 @@
 """Has a model forgotten a data set?
 
-A provider asks that its data, the query set D_Q, be forgotten. The audited model, the target, is known only by its
-confidences c, the probability of the true class of each image. It is evaluated on D_Q and on a control set: images of
-the same source that were never used in training. Calibration models are trained on a set D_C of the same domain that
-shares no image with D_Q or the control set, partial models on D_C and a known share of D_Q, query models on D_Q.
+A provider asks that its data, the query set D_Q, be forgotten. The audited model, called the target, is known only by
+its confidences c, the probability that it assigns to the true class of each image. It is evaluated on D_Q and on a
+control set: images from the same source that were never used in training. Three kinds of models are trained for
+comparison: calibration models on a set D_C of the same domain that shares no image with D_Q or the control set, partial
+models on D_C and a known share of D_Q, and query models on D_Q.
 
     effect = (mean score of D_Q - mean score of the control set) / its standard error
 
-A score compares an image's rank with the ranks of images that are equally difficult to the calibration models
+A score compares an image's rank with the ranks of images that are equally difficult for the calibration models
 (`exchangeability`).
 
 Interpretation. A model that never saw D_Q cannot distinguish D_Q from the control set, regardless of its other training
-data. If the target does, by a randomisation test that is exact for a random control set, it has not forgotten. If it
-does not, partial models show the largest share of D_Q that is compatible with its effect. The rules are in `decision`.
+data. If the target does distinguish them, by a randomisation test that is exact for a random control set, it has not
+forgotten. If it does not, partial models show the largest share of D_Q that is compatible with its effect. The rules
+are in `decision`.
 
 Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
 the question, the three kinds of models, and the published score, which is reported in addition to the answer:
@@ -22,12 +24,12 @@ the question, the three kinds of models, and the published score, which is repor
 
 KS is eqs. 2 and 3, rho eq. 4 and algorithm 1.
 
-Additions. The control set and the decision. rho accuses models that hold other images of the kind of D_Q, can be raised
-by a temperature, and does not measure shares. It is computed as published, from unrounded confidences, and with our
-one-sided KS, the distance of the target's confidences below those of models trained on D_Q, of confidences rounded to
-two decimals (`decimals`). Read literally, the paper's equations compare each cdf at its own sorted values, which always
-gives 0; here the distance is taken on the pooled support. A set that shares an image, or the source of an image, with
-D_Q is refused.
+Additions. The control set and the decision are ours. rho accuses models that hold other images similar to D_Q, can be
+raised by a temperature, and does not measure shares. Two versions are computed: the published one, from unrounded
+confidences, and our one-sided KS, which measures how far the target's confidences lie below those of models trained on
+D_Q, from confidences rounded to two decimals (`decimals`). Read literally, the paper's equations compare each cdf at
+its own sorted values, which always gives 0; here the distance is taken on the pooled support. A set that shares an
+image, or the source of an image, with D_Q is refused.
 
 Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute on two cores.
 """
@@ -65,7 +67,7 @@ def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
 
 
 def split(config: Forgetting) -> Split | None:
-    """Mark the images that are D_Q and may be given, and those of the control set; None without a control set."""
+    """Return which images are D_Q and may be given, and which are the control set. None without a control set."""
     if not config.query.is_controlled:
         return None
     guessable = GUESSABLE if config.query.is_guessable else ""
@@ -75,7 +77,7 @@ def split(config: Forgetting) -> Split | None:
 def draw(config: Forgetting) -> Draw:
     """Describe the randomness of the draw, and the configuration that a commitment covers.
 
-    Targets that are trained here have no effect once third-party answers exist, so given models replace them.
+    Targets trained here have no effect once third-party answers exist, so they are replaced by given models.
     """
     question = config.question
     if isinstance(question, Scores):

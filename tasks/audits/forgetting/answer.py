@@ -1,4 +1,4 @@
-"""The audit's answer on all targets: `decision` judges each target, and the gravest answer is that of the run."""
+"""The audit's answer on all targets: `decision` judges each target, and the gravest answer is the answer of the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _is_answer(answer: Answer) -> Callable[[Evidence], bool]:
     return lambda evidence: evidence.answer == answer
 
 
-# Of all targets together; the first case that any of them has decides.
+# Rules over all targets. The first case that applies to any target decides.
 RULES_OF_ALL = Rules[Evidence](
     (
         Case("not forgotten", "any target is not forgotten", _is_answer("not forgotten"), steps=plain.TO_THE_OWNER),
@@ -43,7 +43,7 @@ RULES_OF_ALL = Rules[Evidence](
 
 
 def read(config: Forgetting, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if no target was judged."""
+    """Read the evidence from a summary. None if no target was judged."""
     evidence = read_evidence(config, index_rows(summary))
     return evidence if evidence.targets else None
 
@@ -83,7 +83,7 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def _largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
-    """The row of the largest share that any target holds; None if no share is known."""
+    """Return the row of the largest share that any target holds. None if no share is known."""
     shares = [row for row in summary.to_pylist() if row["metric"] == HELD and row["estimate"] is not None]
     return max(shares, key=lambda row: float(row["estimate"]), default=None)
 

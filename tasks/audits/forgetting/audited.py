@@ -1,4 +1,4 @@
-"""The models that are audited: trained here on known shares of the data, or given as files or tables of outputs."""
+"""Audited models: trained here on known shares of the data, or given as files or tables of outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tasks.datasets.mixtures import Part
 from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import File
 
-# The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
+# Columns of the paper's tables: the query set (D*), shares of the calibration set, and all of the calibration set with
+# shares of the query set.
 SHARES = (0.1, 0.5, 1.0)
 PUBLISHED = (
     Target(query=1.0),
@@ -28,12 +29,12 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Trained(Ranged):
-    """Models that are trained here on known shares of the data, and then perhaps made to forget D_Q."""
+    """Models trained here on known shares of the data, some of which are then made to forget D_Q."""
 
     tag: ClassVar[str] = "trained"
 
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
-    """What each is trained on, and how it is made to forget D_Q, if it is."""
+    """Training data of each target, and the method that makes it forget D_Q, if any."""
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     """Data of another domain; none if no target is trained on them."""
 
@@ -50,7 +51,7 @@ class Trained(Ranged):
 
     @property
     def outside_part(self) -> Part | None:
-        """The data of another domain; None if no target is trained on them."""
+        """The data of another domain, or None if no target is trained on them."""
         return self.outside if self._has_outside_targets else None
 
 
@@ -61,11 +62,11 @@ class ReturnedTables(Ranged):
     outputs: tuple[File, ...] = field(metadata={OUTSIDE_COMMITMENT: True})
     """The tables, one for each model."""
     columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, if they differ from the usual ones."""
+    """Names of the numeric columns in the tables, if they differ from the usual ones."""
     bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """Evidence that the tables come from the model in use, such as the SHA-256 of its file before the images were sent,
-    and spot checks: the verdict reports it. Without it, a table clears only if recognition of images would be detected.
-    """
+    and spot checks; the verdict reports it. Without it, a table clears a model only if the audit would detect an owner
+    who recognises the images."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class Given(Ranged):
     tag: ClassVar[str] = "given"
 
     models: tuple[ModelFile, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Files of models."""
+    """Model files."""
     tables: ReturnedTables | None = None
-    """Tables of outputs; none: no model is known by its outputs alone."""
+    """Tables of outputs; none: no model is known only by its outputs."""
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
 
@@ -88,7 +89,7 @@ class Given(Ranged):
 
     @property
     def bound_by(self) -> str:
-        """What binds the tables to the model in use; empty if nothing does."""
+        """Evidence that binds the tables to the model in use. Empty if there is none."""
         return "" if self.tables is None else self.tables.bound_by
 
 
@@ -96,7 +97,7 @@ Audited = Trained | Given
 
 
 def count_targets(audited: Audited) -> int:
-    """The number of models that are judged together, at least 1."""
+    """Count the models that are judged together, at least 1."""
     match audited:
         case Trained():
             return len(audited.targets)
@@ -105,9 +106,9 @@ def count_targets(audited: Audited) -> int:
 
 
 def named_targets(audited: Audited) -> tuple[NamedTarget, ...]:
-    """The targets in their order: trained here, or given, with the names of their files without folders.
+    """Name the targets in their order: targets trained here by their data, given ones by their files without folders.
 
-    Names are unique, since they identify targets in tables: of equal ones all but the first are numbered.
+    Names identify targets in tables, so they are unique: repeated names are numbered from the second on.
     """
     by_name: dict[str, NamedTarget] = {}
     for target in _unnumbered_targets(audited):
@@ -131,7 +132,7 @@ def _unnumbered_targets(audited: Audited) -> Iterator[NamedTarget]:
 
 
 def _repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
-    """Yield a conflict if the field has a value twice."""
+    """Yield a conflict if the field contains a value twice."""
     for value in values:
         if values.count(value) > 1:
             yield f"{name} has {value} twice; each must be there once"

@@ -1,4 +1,4 @@
-"""How the classifiers of the audit are trained: one network and one recipe for all."""
+"""Training of the audit's classifiers: one network and one recipe for all."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Classifier(RegularisedTraining):
     network: Network = Network("cnn1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     crop: Annotated[int, AtLeast(0)] = 0
-    """Side of the random squares in training, and of the central squares in evaluation; 0: whole images."""
+    """Side of the random squares used in training, and of the central squares used in evaluation; 0: whole images."""
     link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs per link of the chain that a training is, from whose ends it continues after an interruption; 0:
-    one job."""
+    """Ours: epochs per link; a training is a chain of links and resumes after the last finished link if it is
+    interrupted; 0: one job."""
     schedule: tuple[tuple[int, float], ...] = field(default=((16, 0.1),), kw_only=True)
-    """Pairs (epoch, factor) that reduce the learning rate: models that have not converged differ between replicates by
+    """Pairs (epoch, factor) that reduce the learning rate. Without convergence, models differ between replicates by
     more than by their data."""

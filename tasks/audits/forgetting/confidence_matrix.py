@@ -1,4 +1,4 @@
-"""The confidences of all models about D_Q and the control set, read from tables of CONFIDENCES.
+"""Confidences of all models on D_Q and the control set, read from tables of CONFIDENCES.
 
 A table may contain the answers of one or several models. Models whose training failed are missing.
 """
@@ -21,18 +21,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ModelAnswers:
-    """One model's answers about the images; all arrays (n,)."""
+    """One model's answers on the images. All arrays have shape (n,)."""
 
     confidence: Array
-    right: NDArray[np.bool_] | None  # whether the true class has the largest probability; None if unknown
-    repeat_confidence: Array  # confidence in the second copy of the image; NaN without one
-    resolution: float  # last decimal place that is compared; 0: float32
-    printed: float  # last decimal place that was printed; 0: float32
+    right: NDArray[np.bool_] | None  # whether the true class is most probable; None if unknown
+    repeat_confidence: Array  # confidence on the second copy of the image; NaN if there is none
+    resolution: float  # unit of the last decimal place that is compared; 0: float32
+    printed: float  # unit of the last decimal place that was printed; 0: float32
 
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceMatrix:
-    """All models' answers about the same n images; `groups`, `is_control` and `labels` are (n,)."""
+    """All models' answers on the same n images. `groups`, `is_control` and `labels` have shape (n,)."""
 
     models: Mapping[ModelId, ModelAnswers]
     groups: NDArray[np.int64]
@@ -41,25 +41,25 @@ class ConfidenceMatrix:
 
     @property
     def images(self) -> int:
-        """The number of images of D_Q."""
+        """Number of images in D_Q."""
         return int((~self.is_control).sum())
 
     def replicates(self, kind: Kind, target: int | None = None) -> list[ModelId]:
-        """The models of this kind or target that exist, ordered by replicate."""
+        """Return the existing models of this kind or target, ordered by replicate."""
         models = (model for model in self.models if (model.kind, model.target) == (kind, target))
         return sorted(models, key=lambda model: model.replicate)
 
     def confidences(self, models: Sequence[ModelId]) -> Array:
-        """The unrounded confidences of these models about all images, (models, n)."""
+        """Return the unrounded confidences of these models on all images, (models, n)."""
         rows = [self.models[model].confidence for model in models]
         return np.stack(rows) if rows else np.empty((0, len(self.groups)))
 
     def published_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
-        """The confidences of each part about D_Q, (models, images), at the coarsest resolution of any owner's table."""
+        """Yield each part's confidences on D_Q, (models, images), rounded like the coarsest of the models' tables."""
         yield from self._round_parts(parts, max(self.models[model].printed for part in parts for model in part))
 
     def rounded_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
-        """The confidences of each part about D_Q, rounded to the decimals that the audit compares, or coarser."""
+        """Yield each part's confidences on D_Q, rounded to the decimals that the audit compares, or coarser."""
         yield from self._round_parts(parts, max(self.models[model].resolution for part in parts for model in part))
 
     def _round_parts(self, parts: Sequence[Sequence[ModelId]], resolution: float) -> Iterator[Array]:
@@ -68,9 +68,9 @@ class ConfidenceMatrix:
 
 
 def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
-    """Collect the confidences of all models from tables of CONFIDENCES in any order.
+    """Collect the confidences of all models from tables of CONFIDENCES, in any order.
 
-    Asserts that all models have the same images in the same order.
+    Asserts that all models were evaluated on the same images in the same order.
     """
     models: dict[ModelId, ModelAnswers] = {}
     rows: NDArray[np.int64] | None = None
@@ -99,7 +99,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
 
 
 def _tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:
-    """Split a table, whose models are stored one after another, into its models."""
+    """Split a table into its models, which are stored one after another."""
     if not table.num_rows:
         return
     target = table["target"].fill_null(-1).to_numpy()

@@ -1,4 +1,4 @@
-"""The configuration of the audit: the data, the models that are audited and how their peers are trained."""
+"""Configuration of the audit: the data, the audited models and the training of the comparison models."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from tasks.datasets.mixtures import Part, Remainder
 class Scores(Ranged):
     """Whether models know D_Q better than models that never saw it: confidences, scores and decisions.
 
-    Confidences of models that know an image differ by chance and by the length of training, such as .9999 and .99999.
-    Our one-sided score ignores these differences by rounding to `decimals`; the published score does not.
+    Even if models know an image, their confidences differ by chance and by the length of training, such as .9999 and
+    .99999. Our one-sided score ignores these differences by rounding to `decimals`; the published score does not.
     """
 
     tag: ClassVar[str] = "scores"
 
     audited: Audited = Trained()
-    """The models that are audited."""
+    """The audited models."""
     training: Classifier = Classifier()
-    """How query, calibration, partial and target models are trained."""
+    """Training recipe of the query, calibration, partial and target models."""
     replicates: Annotated[int, AtLeast(1)] = 5
-    """How often each model is trained, from other seeds and on other shares."""
+    """Number of trainings of each model, with different seeds and different shares."""
     calibration_share: Annotated[float, Share(zero=False)] = 1.0
-    """Ours: the share of D_C that each model is trained on, drawn for each model. Below 1, calibration and partial
-    models also vary by their data, like the models of owners whose data are not yours; 1: all have the same D_C."""
+    """Ours: share of D_C that each model is trained on, drawn separately for each model. Below 1, calibration and
+    partial models also vary by their data, like models of owners with other data; 1: all models use the same D_C."""
     decimals: Annotated[int, AtLeast(1)] = 2
-    """Ours: decimals to which our one-sided score rounds confidences, fewer if a table has fewer; from 8 on: float32.
-    The published score does not round."""
+    """Ours: number of decimals to which our one-sided score rounds confidences, or fewer if a table has fewer; from 8
+    on: float32. The published score does not round."""
     class_images: bool = False
-    """Whether the run also shows an image of each class from each part of the data."""
+    """Whether the run also shows one image of each class from each part of the data."""
 
 
 @dataclass(frozen=True)
 class Examples(Ranged):
-    """An image of each class from each part of the data; no model is trained."""
+    """One image of each class from each part of the data; no model is trained."""
 
     tag: ClassVar[str] = "examples"
 
     outside: Part | None = None
-    """Data of another domain; none: the query and the calibration set alone are shown."""
+    """Data of another domain; none: only the query and the calibration set are shown."""
 
 
 Question = Scores | Examples
@@ -59,9 +59,10 @@ Question = Scores | Examples
 
 @dataclass(frozen=True)
 class Forgetting(Ranged):
-    """The data that may have been forgotten, the question about them and the models that are audited.
+    """Configuration: the data that may have been forgotten, the question about them and the audited models.
 
-    The defaults are the published benchmark with a control set. Query, calibration and target models have one design.
+    The defaults are the published benchmark with a control set. Query, calibration and target models have the same
+    design.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
@@ -71,7 +72,7 @@ class Forgetting(Ranged):
     question: Question = Scores()
     """The question of the run: scores of models, or examples of the data."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance except `query.control.secret`."""
+    """Ours: the only source of randomness except `query.control.secret`."""
 
     def conflicts(self) -> Iterator[str]:
         control = self.query.control
@@ -86,19 +87,19 @@ class Forgetting(Ranged):
 
     @property
     def audited(self) -> Audited | None:
-        """The models that are audited; None if the run shows examples of the data alone."""
+        """The audited models, or None if the run only shows examples of the data."""
         if isinstance(self.question, Scores):
             return self.question.audited
         return None
 
     @property
     def given(self) -> Given | None:
-        """The third-party models that are audited; None if there are none."""
+        """The audited third-party models, or None if there are none."""
         return self.audited if isinstance(self.audited, Given) else None
 
     @property
     def outside(self) -> Part | None:
-        """The data of another domain; None if they are not used."""
+        """The data of another domain, or None if they are not used."""
         match self.question:
             case Examples():
                 return self.question.outside
@@ -108,7 +109,7 @@ class Forgetting(Ranged):
 
     @property
     def parts(self) -> Iterator[Part]:
-        """The parts of the data that are used: D_Q's pool, calibration and, if any target has it, outside."""
+        """Parts of the data in use: D_Q's pool, the calibration set and, if any target uses it, the outside data."""
         yield self.query.pool
         yield self.calibration
         if self.outside is not None:
@@ -126,7 +127,7 @@ class Forgetting(Ranged):
 
     @property
     def negligible(self) -> float:
-        """The share of D_Q that a forgotten target may hold at most."""
+        """Largest share of D_Q that a forgotten target may hold."""
         return (self.query.control or ControlSet()).negligible
 
     @property
@@ -136,27 +137,27 @@ class Forgetting(Ranged):
 
     @property
     def has_unbound_tables(self) -> bool:
-        """Whether tables of outputs are judged that nothing binds to a model."""
+        """Whether the run judges tables of outputs that nothing binds to a model."""
         return self.query.is_controlled and self.given is not None and has_unbound_tables(self.given)
 
 
 def has_unbound_tables(audited: Audited) -> bool:
-    """Whether tables of outputs are audited that nothing binds to a model."""
+    """Return whether the audit includes tables of outputs that nothing binds to a model."""
     return isinstance(audited, Given) and bool(audited.outputs) and not audited.bound_by
 
 
 def least_permutations(targets: int) -> int:
-    """The fewest with which the smallest p-value, adjusted over this number of targets, is at most LEVEL."""
+    """Return the fewest permutations with which the smallest p-value, adjusted over the targets, is at most LEVEL."""
     return math.ceil(max(1, targets) / LEVEL) - 1
 
 
 @dataclass(frozen=True)
 class About:
-    """What the tables do not say of the run: which targets there should be, and the paper's table that it repeats."""
+    """Facts about a run that its tables do not contain: the expected targets, and the paper's table that it repeats."""
 
     targets: tuple[NamedTarget, ...]
     published: str = ""
     copies: CopyCount = CopyCount()
-    """The exact copies among the images of the query set and those held back of it."""
+    """Exact copies among the images of the query set, including held-back ones."""
     chance: float | None = None
-    """The accuracy of the best constant answer about D_Q."""
+    """Accuracy of the best constant answer on D_Q."""

@@ -1,4 +1,4 @@
-"""The data of a run: loaded and checked once, before anything is planned."""
+"""Data of a run, loaded and checked once, before anything is planned."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.mixtures import Part, Remainder, overlap
 
-MAX_LISTED = 5  # images that overlap, in an error
+MAX_LISTED = 5  # overlapping images listed in an error
 
 
 @dataclass(frozen=True, eq=False)
 class DataSets:
-    """The parts of the data in their canonical form, so that equal parts have equal keys.
+    """Parts of the data in their canonical form, so that equal parts have equal keys.
 
-    `images` is the data set of D_Q, and `seed` is the run's.
+    `images` is the data set of D_Q, and `seed` is the seed of the run.
     """
 
     query: QuerySet
@@ -33,7 +33,7 @@ class DataSets:
 
     @property
     def shown(self) -> Mapping[str, Part | Remainder]:
-        """The parts that models are trained on, by name."""
+        """Parts that models are trained on, by name."""
         parts: dict[str, Part | Remainder] = {"query": self.query_part, "calibration": self.calibration}
         if self.outside is None:
             return parts
@@ -41,10 +41,10 @@ class DataSets:
 
 
 def load_data_sets(config: Forgetting) -> DataSets:
-    """Load the data and check that they can serve.
+    """Load the data and check that they are usable.
 
     Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, or if two
-    sets share an image or the source of an image: the message names the first of them.
+    sets share an image or the source of an image. The message lists the first shared images.
     """
     query, control, outside = config.query, config.query.named_control, config.outside
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
@@ -73,7 +73,7 @@ def load_data_sets(config: Forgetting) -> DataSets:
 
 
 def _check_part(part: Part, part_images: Images, query: str, images: Images) -> None:
-    """Raise DatasetError if the part has too few images, or images of another shape or with more classes."""
+    """Raise DatasetError if the part has too few images, images of a different shape, or more classes."""
     part.rows(part_images)
     if part_images.shape != images.shape:
         shapes = [" x ".join(map(str, shape)) for shape in (part_images.shape, images.shape)]
@@ -102,7 +102,7 @@ def _check_disjoint_parts(pool: Part, control: Part | None, named_parts: Mapping
 
 
 def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "the query set") -> None:
-    """Raise DatasetError if the part shares an image, or the source of an image, with the set `query`."""
+    """Raise DatasetError if `part` shares an image, or the source of an image, with `query`."""
     common = common_images(query, part)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
@@ -116,8 +116,8 @@ def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "th
         )
 
 
-@cache  # a plan is made more than once for a run
+@cache  # a run is planned more than once
 def common_images(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
-    """The training images (row of the one, row of the other) that both parts contain."""
+    """Return the training images (row in one, row in the other) that both parts contain."""
     first, second = load(query.data), load(calibration.data)
     return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

@@ -1,4 +1,4 @@
-"""The rules by which a target has forgotten D_Q: from its randomisation test, its share of D_Q and its likeness."""
+"""Decision rules for one target, from its randomisation test, its share of D_Q and its likeness."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
 DecisionScore = Literal["right", "undecided", "wrong"]
-# The test is exact if the control set was drawn at random; named control images were not drawn by the audit.
+# The test is exact if the control set was drawn at random. The audit did not draw control images that a user named.
 DRAWN = ", provided that D_Q and the control set were drawn from one pool at random"
 
 
 def thresholds(config: Any) -> Mapping[str, str]:
-    """The numbers in the rules' texts, and the condition of the test if the audit has not drawn the control set."""
+    """Return the numbers in the rule texts, and the test's condition if the control set was not drawn here."""
     return {
         "level": f"{LEVEL:g}",
         "per_thousand": f"{1000 * LEVEL:g}",
@@ -39,7 +39,7 @@ DENIAL_CAUSES = list_causes(
     "it was trained differently, such as to deny D_Q",
     ALTERED,
 )
-# The likely explanation by the check that a target fails and whether its number is larger.
+# Likely explanation, by the check that a target fails and by whether its number is larger.
 DIFFERENCES: Mapping[tuple[str, bool], str] = {
     ("accuracy", True): "it knows the domain better, from more or other data, longer training or another design",
     ("accuracy", False): f"it knows the domain less well; {CAUSES}",
@@ -105,7 +105,7 @@ def _give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
 
 
 def _describe_test(evidence: TargetEvidence) -> str:
-    """The p-value and the number of models."""
+    """Format the p-value and the number of models."""
     assert evidence.p is not None
     return f"{p_in_words(evidence.p)}, {evidence.models} model{'s' if evidence.models > 1 else ''}"
 
@@ -118,7 +118,7 @@ def _describe_knowledge(_config: Any, evidence: TargetEvidence) -> str:
 
 
 def describe_no_knowledge(_config: Any, evidence: TargetEvidence) -> str:
-    """The test's result for a target that it does not accuse; empty without a test."""
+    """Describe the test's result for a target that the test does not accuse. Empty if there was no test."""
     if evidence.p is None:
         return ""
     return f"no more certain about D_Q than about the control set ({_describe_test(evidence)})"
@@ -130,8 +130,9 @@ def describe_limit(config: Any, evidence: TargetEvidence) -> str:
 
 
 # The accusation comes first, since its test is exact for any model. The test compares means over images whose scores
-# vary widely, and therefore needs no smallest relevant effect: an effect too small to matter is not found.
-# `because` is a clause for the table of decisions and the verdict: the reason for *not assessable* or *undecided*.
+# vary widely. It therefore needs no smallest relevant effect: an effect too small to matter is not found.
+# `because` is a clause for the table of decisions and the verdict. It gives the reason for *not assessable* or
+# *undecided*.
 RULES = Rules[TargetEvidence](
     (
         Case(
@@ -247,7 +248,7 @@ RULES = Rules[TargetEvidence](
 
 @dataclass(frozen=True)
 class Decision:
-    """The case that holds for the evidence."""
+    """The rule case that applies to the evidence."""
 
     case: Case[TargetEvidence]
     evidence: TargetEvidence
@@ -258,7 +259,7 @@ class Decision:
 
     @property
     def reason(self) -> str | None:
-        """Why the target is not assessable or undecided, as a clause; None for the other answers."""
+        """Why the target is not assessable or undecided, as a clause. None for the other answers."""
         return self.case.because(None, self.evidence) or None
 
 
@@ -267,7 +268,7 @@ def decide(config: Any, evidence: TargetEvidence) -> Decision:
 
 
 def score_decision(answer: Answer, share: float | None, negligible: float) -> DecisionScore | None:
-    """Compare the answer with the share of D_Q that the target was trained on; None if the share is unknown."""
+    """Compare the answer with the share of D_Q that the target was trained on. None if the share is unknown."""
     if share is None:
         return None
     if answer in ("undecided", NOT_ASSESSABLE):
@@ -280,7 +281,7 @@ def score_decision(answer: Answer, share: float | None, negligible: float) -> De
 
 
 def holm_adjustment(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values over the targets: if no target saw D_Q, at most LEVEL of runs have any p at most LEVEL.
+    """Adjust p-values over the targets, so that at most LEVEL of runs without D_Q have any p at most LEVEL.
 
     Holm 1979, "A simple sequentially rejective multiple test procedure".
     """

@@ -1,4 +1,4 @@
-"""The evidence in a summary: each target with its decision, and the results of all targets together."""
+"""Evidence of a summary: each target with its decision, and the results over all targets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ORDER: tuple[Answer, ...] = ("not forgotten", NOT_ASSESSABLE, "undecided", "forg
 class JudgedTarget:
     """A target with its decision.
 
-    `name` is the target's name in tables; `file` the shortest unique name of a given file, None for trained targets.
-    `share` is the summary row of the share of D_Q, `setting` the setting of all its rows, and `has_test` whether the
-    test's rows exist. `triples` is the row of the published rule, or None.
+    `name` is the target's name in tables. `file` is the shortest unique name of a given file, or None for trained
+    targets. `setting` is the setting of all summary rows of the target, and `share` the row of its share of D_Q.
+    `has_test` states whether the test's rows exist. `triples` is the row of the published rule, or None.
     """
 
     name: str
@@ -53,19 +53,18 @@ class JudgedTarget:
 
     @property
     def row_names(self) -> list[tuple[str, str]]:
-        """The (metric, setting) of the rows that decide, starting with the test for an accusation."""
+        """Names (metric, setting) of the deciding rows. For an accusation, the test comes first."""
         names = [(HELD, self.setting), *([(SURER, self.setting)] if self.has_test else [])]
         return names[::-1] if self.answer == "not forgotten" else names
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence on all targets.
+    """Evidence on all targets.
 
     `powers` are the summary rows of the test's power, by ascending share. `right_count` and `wrong_count` are the
-    numbers of targets with known training that are decided rightly and wrongly; None if there are none. `fit` is the
-    lowest accuracy of a training on its images, and `keys` are the first digits of the SHA-256 of the keys that owners
-    were promised.
+    numbers of right and wrong decisions on targets whose training is known, or None if there are none. `fit` is the
+    lowest training accuracy. `keys` are the first digits of the SHA-256 of the keys that owners were promised.
     """
 
     targets: tuple[JudgedTarget, ...]
@@ -78,7 +77,7 @@ class Evidence:
 
     @property
     def by_weight(self) -> list[JudgedTarget]:
-        """The targets, ordered by the weight of their answers."""
+        """The targets, gravest answer first."""
         return sorted(self.targets, key=lambda target: ORDER.index(target.answer))
 
     @property
@@ -87,7 +86,7 @@ class Evidence:
 
 
 def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
-    """The evidence in the rows of a summary."""
+    """Read the evidence from the rows of a summary."""
     targets = () if config.audited is None else named_targets(config.audited)
     given_names = [target.name for target in targets if target.source != "training"]
     files = dict(zip(given_names, shorten_names(given_names), strict=True))
@@ -119,7 +118,7 @@ def _read_target(
     files: Mapping[str, str],
     trials: Mapping[str, RecognitionTrial | None],
 ) -> JudgedTarget:
-    """Read and judge the target of this share."""
+    """Read and judge the target of this share row."""
     name = str(read_setting(share)["target"])
     setting = share["setting"]
     return JudgedTarget(
@@ -136,7 +135,7 @@ def _read_target(
 def read_target_evidence(
     rows: Rows, setting: str, negligible: float, trial: RecognitionTrial | None = None
 ) -> TargetEvidence:
-    """The evidence in the rows of one target, as the table of decisions had it."""
+    """Read one target's evidence from its rows, equal to what the table of decisions used."""
     share = rows[HELD, setting]
     if share["estimate"] is None:
         held_share = None

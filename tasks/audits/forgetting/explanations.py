@@ -1,7 +1,7 @@
 """Page one of the certificate: the finding on one target for readers without a background in statistics.
 
-One function for each case of `decision.RULES`, of (config, evidence). No p-value, symbol or name of a method: the
-verdict on page two has them.
+There is one function of (config, evidence) for each case of `decision.RULES`. P-values, symbols and method names do not
+appear here, only in the verdict on page two.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def explain_open_share(_config: Any, evidence: TargetEvidence) -> str:
 
 
 def draw_chance(_config: Any, evidence: TargetEvidence) -> NumberLine:
-    """The number of innocent models of 1,000 that would look like the target."""
+    """Draw how many of 1,000 innocent models would look like the target."""
     assert evidence.p is not None
     boundary = Boundary(1000 * LEVEL, "or fewer: reported as not forgotten")
     return NumberLine(

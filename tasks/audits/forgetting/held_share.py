@@ -1,28 +1,28 @@
-"""The share of D_Q that a model holds, and its likeness to the models from which the share is estimated.
+"""The share of D_Q that a model holds, and how similar it is to the models from which the share is estimated.
 
     effect of a model with share s: mean mu(s), standard deviation sigma, over trainings
 
-mu is the mean effect at each known share, interpolated linearly; mu(0) is the mean of the calibration models, each
+mu is the mean effect at each known share, interpolated linearly. mu(0) is the mean over the calibration models, each
 compared with the others. sigma is pooled over the shares. For a target with R models and mean effect e, the shares that
 are not excluded at 95 % on one side are
 
     max(e, mu(0)) >= mu(s) - t sigma sqrt(1 / R + 1 / n)        upper limit: the largest such s
     e <= mu'(s) + t sigma sqrt(1 / R + 1 / n)                   lower limit: the smallest such s
 
-mu' is mu made monotone, which lowers the lower limit; the upper limit uses mu, since mu' would make it too low where mu
-is flat. The maximum with mu(0) keeps share 0 for a target that is less certain about D_Q than models that never saw it.
+mu' is mu made monotone, which lowers the lower limit. The upper limit uses mu, since mu' would make it too low where mu
+is flat. The maximum with mu(0) keeps share 0 possible for a target that is less certain about D_Q than models that
+never saw it. t has the degrees of freedom of sigma, and n is the smallest number of models at a share. The effect
+beyond the largest known share is unknown, so a limit that is not below this share is set to 1. Images are not
+resampled, since all models share D_Q and the control set. Osborne 1991, "Statistical calibration: a review", section
+3.1, with means in place of a line.
 
-t has the degrees of freedom of sigma, and n is the smallest number of models at a share. The effect beyond the largest
-known share is unknown: a limit that is not below it is 1. Images are not resampled, since all models share D_Q and the
-control set. Osborne 1991, "Statistical calibration: a review", section 3.1, with means in place of a line.
-
-If each model was trained on its own draw of a share f of D_C, models also vary by their data, but less than an owner
-with other data: any two models have a share f of their images in common. If only the data varied,
+If each model was trained on its own random share f of D_C, models also vary by their data, but less than the model of
+an owner with other data would: any two models have a share f of their images in common. If only the data varied,
 
     variance of one owner's model = sigma^2 / (1 - f)    of the mean over all draws of D_C = sigma^2 f / (1 - f)
 
-so (1 / R + f) / (1 - f) replaces 1 / R. The seed's part of sigma makes margins too wide, not too narrow. Cochran 1977,
-"Sampling techniques", theorem 2.2.
+so (1 / R + f) / (1 - f) replaces 1 / R. The part of sigma that comes from the seed makes margins too wide, not too
+narrow. Cochran 1977, "Sampling techniques", theorem 2.2.
 
 Likeness is measured on the control set, where D_Q has no effect:
 
@@ -33,10 +33,11 @@ A t test compares the target's R models with C calibration models, each of which
 
     t(C - 1) = (mean of the target - mean of the calibration models) / (s sqrt(1 / R + 1 / C))
 
-two-sided, with 1 / R as above; below UNLIKE the target is unlike them. The target's agreement is the mean over the
-comparisons with all calibration models but one. A temperature changes neither number. Accuracy differs for models with
-other data of the domain, another design or longer training; agreement falls with noise and rises in ensembles. An image
-that was sent twice must receive one answer, to the last printed place or `blinding.SAME` of its log-odds.
+The test is two-sided, with 1 / R replaced as above. If p is below UNLIKE, the target is unlike the calibration models.
+The target's agreement is averaged over comparisons with all calibration models but one. A temperature changes neither
+number. Accuracy differs for models with other data of the domain, another design or longer training. Agreement falls
+with noise and rises in ensembles. An image that was sent twice must receive the same answer, to the last printed place
+or `blinding.SAME` of its log-odds.
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ STEPS = 1000  # grid points between 0 and the largest known share
 
 @dataclass(frozen=True, eq=False)
 class ShareCurve:
-    """The effect of a model as a function of the share of D_Q that it was trained on."""
+    """Effect of a model as a function of the share of D_Q that it was trained on."""
 
-    shares: Array  # rising, from 0
+    shares: Array  # ascending, from 0
     means: Array
     sigma: float
     freedom: int
-    fewest: int  # smallest number of models at a share
+    fewest: int  # smallest number of models at any share
     drawn_share: float = 1.0  # share of D_C that each model was trained on
 
     def one_sided_margin(self, models: int) -> float:
-        """The one-sided 95 % margin of the mean effect of this number of models about the curve."""
+        """Return the one-sided 95 % margin of the mean effect of this many models around the curve."""
         from scipy import stats
 
         return (
@@ -79,13 +80,13 @@ class ShareCurve:
         )
 
     def interval_half_width(self, models: int) -> float:
-        """Half the width of the 95 % interval over trainings of the mean effect of this number of models."""
+        """Return half the width of the 95 % interval, over trainings, of the mean effect of this many models."""
         from scipy import stats
 
         return float(stats.t.ppf(0.975, self.freedom)) * self.sigma / math.sqrt(models)
 
     def estimate_share(self, effect: float, models: int) -> Estimate:
-        """The share with this mean effect and its limits (95 % on each side); n is the number of models."""
+        """Estimate the share with this mean effect, with limits at 95 % on each side. n is the number of models."""
         last = float(self.shares[-1])
         candidates = np.linspace(0, last, STEPS + 1)
         mean = np.interp(candidates, self.shares, self.means)
@@ -100,16 +101,16 @@ class ShareCurve:
 
 
 def variance_factor(models: int, drawn_share: float) -> float:
-    """The variance of the mean of an owner's models, in units of the variance of single models with a share of D_C."""
+    """Return the variance of the mean of an owner's models, relative to that of one model with its share of D_C."""
     if drawn_share == 1:
         return 1 / models
     return (1 / models + drawn_share) / (1 - drawn_share)
 
 
 def share_curve(effects: Mapping[float, Sequence[float]], drawn_share: float = 1.0) -> ShareCurve | None:
-    """The curve from the effects of models by share.
+    """Build the curve from the models' effects at each share.
 
-    None without share 0 and another share, or if no share has two models.
+    None unless there is share 0 and another share, and some share has two models.
     """
     shares = sorted(share for share, share_effects in effects.items() if len(share_effects))
     if len(shares) < 2 or shares[0] != 0:
@@ -128,7 +129,7 @@ def share_curve(effects: Mapping[float, Sequence[float]], drawn_share: float = 1
 
 @dataclass(frozen=True)
 class LikenessCheck:
-    """A number of the target, its mean over the calibration models, and the p-value of the difference, or None."""
+    """A number of the target, its mean over the calibration models, and the p-value of the difference."""
 
     value: float | None
     expected: float | None = None
@@ -136,7 +137,7 @@ class LikenessCheck:
 
     @property
     def is_alike(self) -> bool | None:
-        """Whether the target could be a calibration model; None if unknown."""
+        """Whether the target could be a calibration model. None if unknown."""
         return None if self.p is None else self.p >= UNLIKE
 
     @property
@@ -152,7 +153,7 @@ UNKNOWN = LikenessCheck(None)
 def likeness_check(
     values: Sequence[float] | None, calibration: Sequence[float] | None, drawn_share: float = 1.0
 ) -> LikenessCheck:
-    """Compare the mean of the target's models with single calibration models.
+    """Compare the mean over the target's models with single calibration models.
 
     There is no p-value with fewer than two calibration models.
     """
@@ -175,7 +176,7 @@ def likeness_check(
 
 
 def agreement(confidence: Array, calibration: Array) -> float | None:
-    """The mean of Spearman's correlations of a model (n,) with all calibration models but one, over the one left out.
+    """Average a model's (n,) Spearman correlation with all calibration models but one, over the one left out.
 
     None with fewer than two calibration models.
     """
@@ -189,9 +190,10 @@ def agreement(confidence: Array, calibration: Array) -> float | None:
 
 
 def calibration_agreements(calibration: Array, rounded: Array | None = None) -> list[float]:
-    """Spearman's correlation of each calibration model with the mean of the others; none with fewer than two models.
+    """Compute Spearman's correlation of each calibration model with the mean of the others.
 
-    `rounded` (models, n) are the confidences of each as a target, rounded like the target's; by default unrounded.
+    Empty with fewer than two models. `rounded` (models, n) are the confidences of each model in the role of the target,
+    rounded like the target's. They are unrounded by default.
     """
     calibration_odds = log_odds(calibration)
     if len(calibration_odds) < 2:
@@ -205,14 +207,14 @@ def calibration_agreements(calibration: Array, rounded: Array | None = None) -> 
 
 
 def correlation(first: Array, second: Array) -> float:
-    """Pearson's correlation; 0 if one of the two is constant."""
+    """Compute Pearson's correlation. 0 if one of the two is constant."""
     a, b = first - first.mean(), second - second.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / scale if scale > 0 else 0.0
 
 
 def count_disagreements(confidence: Array, repeat: Array, printed: float) -> tuple[int, int]:
-    """Of the images that were sent twice, the number with two answers, and their total; all arrays (n,)."""
+    """Count the images with two different answers, and all images that were sent twice. Arrays are (n,)."""
     twice: NDArray[np.bool_] = ~np.isnan(repeat)
     first, second = confidence[twice], repeat[twice]
     differ = different((first, log_odds(first)), (second, log_odds(second)), printed)

@@ -1,4 +1,4 @@
-"""The effects of all models of an audit, with the share curve, the tests and the likeness checks."""
+"""Effects of all models of an audit, with the share curve, the tests and the likeness checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FINE = 1.5e-6  # resolution of six decimals
 
 @dataclass(frozen=True)
 class Decisions(Ranged):
-    """The targets and the shares of the partial models by their numbers, and the limits of the rule."""
+    """Targets, the shares of the partial models by index, and the settings of the decision rule."""
 
     targets: tuple[NamedTarget, ...]
     partial: tuple[float, ...] = ()
@@ -43,22 +43,22 @@ class Decisions(Ranged):
 
     @property
     def has_unbound_tables(self) -> bool:
-        """Whether tables may be targets; a table that is bound to its model comes without a recognition trial."""
+        """Whether tables may be targets. A table that is bound to its model needs no recognition trial."""
         return any(target.source == "outputs" for target in self.targets)
 
 
-ModelGroup = tuple[Kind, int]  # kind, and the number of the target or share
+ModelGroup = tuple[Kind, int]  # kind, and the index of the target or share
 
 
 class TargetEffect(NamedTuple):
-    """The mean effect of a target's models, and the test's p-values on both sides."""
+    """Mean effect of a target's models, and the test's p-values on both sides."""
 
     effect: float
     p: PValues
 
 
 class SingleAudit(NamedTuple):
-    """A model of a known share, audited alone."""
+    """Result of auditing one model of a known share on its own."""
 
     share: float
     effect: float
@@ -68,12 +68,12 @@ class SingleAudit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ModelEffects:
-    """All models' effects, computed once.
+    """Effects of all models, computed once.
 
-    If a target's numbers are rounded, to the last place `printed`, so are the numbers of the models it is compared
-    with: calibration models and models of known shares, each used as a target. The difficulty of images is computed
-    from the unrounded calibration models. Resolutions up to FINE count as unrounded, since ties at this resolution
-    depend on a temperature more than on the rounding.
+    If a target's numbers are rounded, `printed` is the unit of their last place. The numbers of the models it is
+    compared with (calibration models and models of known shares, each in the role of the target) are then rounded in
+    the same way. The difficulty of images is computed from the unrounded calibration models. Resolutions up to FINE
+    count as unrounded, since ties at this resolution depend more on a temperature than on the rounding.
     """
 
     config: Decisions
@@ -86,7 +86,7 @@ class ModelEffects:
 
     @cached_property
     def calibration_confidences(self) -> Array:
-        """The confidences of the calibration models (models, n)."""
+        """Confidences of the calibration models (models, n)."""
         return self.matrix.confidences(self.calibration)
 
     @property
@@ -94,14 +94,14 @@ class ModelEffects:
         return bool(self.matrix.is_control.any() and len(self.calibration))
 
     def printed_confidences(self, models: Sequence[ModelId]) -> Array:
-        """The confidences of models as targets (models, n)."""
+        """Return the confidences of models in the role of the target, (models, n)."""
         return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
     def unit_scores(self, image_scores: Array) -> tuple[Array, NDArray[np.bool_]]:
         return unit_scores(image_scores, self.matrix.groups, self.matrix.is_control)
 
     def scores(self, models: Sequence[ModelId]) -> list[Array]:
-        """The images' scores of each of these models, (n,)."""
+        """Return each model's scores of the images, (n,)."""
         result = []
         for confidence in self.printed_confidences(models):
             result.append(scores(confidence, self.calibration_confidences))
@@ -109,7 +109,7 @@ class ModelEffects:
 
     @cached_property
     def null_scores(self) -> list[Array]:
-        """The images' scores of each calibration model compared with the others; empty for a single model."""
+        """Image scores of each calibration model compared with the others. Empty for a single model."""
         if len(self.calibration_confidences) < 2:
             return []
         result = []
@@ -119,25 +119,26 @@ class ModelEffects:
 
     @cached_property
     def null_effects(self) -> list[float]:
-        """The effect of each calibration model compared with the others."""
+        """Effect of each calibration model compared with the others."""
         return [effect(*self.unit_scores(image_scores)) for image_scores in self.null_scores]
 
     @cached_property
     def known_shares(self) -> dict[ModelGroup, float]:
-        """The share of each group of partial models, and of each target with such a training."""
+        """Known share of each group of partial models, and of each target trained on all of D_C and a share."""
         shares: dict[ModelGroup, float] = {
             ("partial", number): share for number, share in enumerate(self.config.partial)
         }
         drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
         for number, target in enumerate(self.config.targets):
-            # With groups of images, such as patients, the drawn share may differ from the configured one.
+            # Groups of images, such as patients, are drawn whole, so the drawn share may differ from the configured
+            # one.
             if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
                 shares["target", number] = target.query
         return shares
 
     @cached_property
     def known_effects(self) -> dict[ModelGroup, list[float]]:
-        """The effects of the models of known shares."""
+        """Effects of the models of known shares."""
         replicates = {group: self.matrix.replicates(*group) for group in self.known_shares}
         effects = {}
         for group, models in replicates.items():
@@ -145,7 +146,7 @@ class ModelEffects:
         return effects
 
     def curve(self, without: ModelGroup) -> ShareCurve | None:
-        """The effect over the share, from all models of known shares except this target or this calibration model."""
+        """Fit the effect over the share to all models of known shares except this target or this calibration model."""
         null = []
         for index, null_effect in enumerate(self.null_effects):
             if without != ("calibration", index):
@@ -157,7 +158,7 @@ class ModelEffects:
         return share_curve(effects, self.config.calibration_share)
 
     def single_audits(self) -> Iterator[SingleAudit]:
-        """Audit each model of a known share alone; at share 0 each calibration model, compared with the others."""
+        """Audit each model of a known share alone. At share 0, each calibration model is compared with the others."""
         for index, image_scores in enumerate(self.null_scores):
             yield self._audit_single(0.0, ("calibration", index), index, image_scores)
         for group, share in self.known_shares.items():
@@ -177,7 +178,7 @@ class ModelEffects:
         return SingleAudit(share, single_effect, p, 1.0 if high is None else high)
 
     def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
-        """The effect of a target's models, and the randomisation test of their mean scores."""
+        """Compute the effect of a target's models, and the randomisation test of their mean scores."""
         model_scores = self.scores(models)
         chance = seeds.generator(self.config.seed, "permutations", number)
         p = p_values(*self.unit_scores(np.mean(model_scores, axis=0)), self.config.permutations, chance)
@@ -186,7 +187,7 @@ class ModelEffects:
         )
 
     def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
-        """Accuracy and agreement on the control set, compared with calibration models."""
+        """Compare accuracy and agreement on the control set with the calibration models."""
         is_control = self.matrix.is_control
         drawn_share = self.config.calibration_share
         accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn_share)
@@ -198,7 +199,7 @@ class ModelEffects:
         return accuracy, likeness_check([value for value in agreements if value is not None], expected, drawn_share)
 
     def tied_share(self, models: Sequence[ModelId]) -> float:
-        """The share of image pairs of one class with equal confidences; for several models the largest.
+        """Return the share of same-class image pairs with equal confidences, the largest over the models.
 
         Only the half of the images that is harder for the calibration models counts. Easy images have little weight in
         the test, and float32 rounds many of their confidences to 1.
@@ -211,7 +212,7 @@ class ModelEffects:
         return max(_equal_share(confidence, classes) for confidence in self.matrix.confidences(models))
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
-        """Each model's accuracy on the control set; None if one model's table has no other classes."""
+        """Return each model's accuracy on the control set. None if a model's table lacks the other classes."""
         right = [self.matrix.models[model].right for model in models]
         accuracies = []
         for correct in right:
@@ -221,7 +222,7 @@ class ModelEffects:
 
 
 def _equal_share(confidences: Array, classes: Sequence[NDArray[np.bool_]]) -> float:
-    """The share of equal pairs among the pairs of the same class; 0 without a pair."""
+    """Return the share of equal pairs among the pairs of the same class. 0 without pairs."""
     equal = pairs = 0.0
     for class_mask in classes:
         count = int(class_mask.sum())

@@ -1,6 +1,6 @@
 """Page one of the certificate, for readers without a background in statistics, and the meaning of the symbols.
 
-No p-value, symbol or name of a method appears on page one: D_Q is "the data", D_C "the comparison data".
+P-values, symbols and method names do not appear on page one. D_Q is called "the data", D_C "the comparison data".
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CLEARANCE_ERROR = (
 
 
 def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
-    """The question, the comparison that answers it, and how trained models are named."""
+    """State the question, the comparison that answers it, and how trained models are named."""
     targets = () if evidence is None else evidence.targets
     if len(targets) == 1:
         question = "Has the model forgotten the data in question, or does it still recognise them?"
@@ -78,7 +78,7 @@ def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
 
 
 def list_findings(config: Forgetting, evidence: Evidence, _first: Finding) -> tuple[Finding, ...]:
-    """A finding for each target, starting with the answers that decide."""
+    """List one finding per target, the deciding answers first."""
     names = _plain_names(config)
     findings = []
     for target in evidence.by_weight:
@@ -90,7 +90,7 @@ def list_findings(config: Forgetting, evidence: Evidence, _first: Finding) -> tu
 
 
 def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str]:
-    """The rule in plain words, and the error rates of those answers that were possible."""
+    """State the rule in plain words, and the error rates of the answers that were possible."""
     numbers = {
         "negligible": format_percent(config.negligible),
         "per_thousand": f"{1000 * LEVEL:g}",
@@ -104,7 +104,7 @@ def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str
 
 
 def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[str]:
-    """Error rates of the answers that were possible: none without a test, no clearance without a limit."""
+    """List the error rates of the answers that were possible: none without a test, no clearance without a limit."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     if not tested:
         return []
@@ -122,12 +122,12 @@ def _trained_targets(config: Forgetting) -> tuple[Target, ...]:
 
 
 def _plain_names(config: Forgetting) -> dict[str, str]:
-    """Names without symbols of the models that are trained here, by their names in tables."""
+    """Map the table names of models trained here to names without symbols."""
     return {str(target): target.describe() for target in _trained_targets(config)}
 
 
 def _explain_names(config: Forgetting, evidence: Evidence | None) -> Iterator[str]:
-    """How models that were trained here are named; nothing for a single model and for given ones."""
+    """Explain how models trained here are named. Yields nothing for a single model or for given models."""
     targets = () if evidence is None else evidence.targets
     if len(targets) < 2 or not _trained_targets(config):
         return
@@ -140,12 +140,12 @@ def _explain_names(config: Forgetting, evidence: Evidence | None) -> Iterator[st
 
 def _explain_target(config: Forgetting, target: JudgedTarget) -> str:
     explain = target.decision.case.explain
-    assert explain is not None  # every rule has one
+    assert explain is not None  # every rule has an explanation
     return explain(config, target.evidence) or ""
 
 
 def number_line(config: Forgetting, target: JudgedTarget) -> NumberLine | None:
-    """The share that a target may hold, in per cent, unless its case draws another number.
+    """Draw the share that a target may hold, in per cent, unless the target's case draws another number.
 
     None if the target is not assessable, since a small share would look like a clearance.
     """
@@ -165,7 +165,7 @@ def number_line(config: Forgetting, target: JudgedTarget) -> NumberLine | None:
 
 
 def _scale_to_percent(line: NumberLine) -> NumberLine:
-    """The line of a share, with its values in per cent."""
+    """Convert the values of a share's number line to per cent."""
     boundaries = tuple(replace(boundary, value=100 * boundary.value) for boundary in line.boundaries)
     return replace(
         line,
@@ -177,7 +177,7 @@ def _scale_to_percent(line: NumberLine) -> NumberLine:
 
 
 def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, ...]:
-    """Next steps if nothing is decided: those of all targets, starting with the answers that decide."""
+    """List the next steps of all targets if nothing is decided, those for the deciding answers first."""
     if not isinstance(config.question, Scores):
         return ("Also evaluate models on the data: question=scores.",)
     if not config.query.is_controlled:
@@ -190,7 +190,7 @@ def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, .
 
 
 def _remedies(config: Forgetting, target: JudgedTarget) -> tuple[str, ...]:
-    """The steps of the target's case; none if it has an answer."""
+    """Return the steps of the target's case. Empty if the target has an answer."""
     if target.decision.reason is None:
         return ()
     steps = target.decision.case.steps

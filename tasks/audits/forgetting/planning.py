@@ -1,4 +1,4 @@
-"""Plan the tables of a run from its configuration: load the data once, then plan each measure."""
+"""Plan a run's tables from its configuration: load the data once, then plan each measure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.numerics import seeds
 
 
 def plan(config: Forgetting) -> Roots:
-    """Plan the tables of the configured measures, and their `summary`."""
+    """Plan the tables of the configured measures and their `summary`."""
     data = load_data_sets(config)
     rows = data.query.pool.rows(data.images)
     copies = count_copies(data.images, rows)
@@ -43,7 +43,7 @@ def plan(config: Forgetting) -> Roots:
 def _plan_scoring(question: Scores, data: DataSets) -> Scoring:
     """Plan the trained and the third-party models, and their answers.
 
-    Raises ValueError before any training if there is no model or a table of outputs cannot be used.
+    Raises ValueError before any training if there is no model or a table of outputs is unusable.
     """
     audited = question.audited
     targets = named_targets(audited)
@@ -60,8 +60,8 @@ def _plan_scoring(question: Scores, data: DataSets) -> Scoring:
 
 
 def _plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
-    """Configure the decisions on targets and the measure of power."""
-    control = data.query.control or ControlSet()  # without one, no target is judged
+    """Configure the decisions about targets and the power measure."""
+    control = data.query.control or ControlSet()  # without a control set, no target is judged
     shares = partial_shares(question.audited, data)
     return Decisions(
         targets,

@@ -1,8 +1,8 @@
-"""The power of a configuration: whether any target could be accused, and how often a model that holds D_Q is detected.
+"""Power of a configuration: whether any target could be accused, and how often a model that holds D_Q is detected.
 
-The test concerns D_Q as a whole: the smallest p-value of a target, adjusted over the targets, follows from the number
-of draws. Power assumes that an image's score varies by one standard deviation over images, and that training on an
-image of D_Q raises its score by EFFECT standard deviations.
+The test concerns D_Q as a whole. The smallest possible p-value of a target, adjusted over the targets, follows from the
+number of draws. Power assumes that scores vary between images by one standard deviation, and that training on an image
+of D_Q raises its score by EFFECT standard deviations.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tasks.audits.forgetting.query_set import probe_rows
 from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.power import GOAL, Power, Resolution, mean_rate, smallest_size
 
-EFFECT = 1.0  # standard deviations over images
-SHARE = 0.25  # of D_Q in training
+EFFECT = 1.0  # in standard deviations over images
+SHARE = 0.25  # share of D_Q in training
 
 
 def resolution(config: Forgetting) -> Resolution | None:
-    """Whether a target that holds D_Q could be accused; None without a control set, since no target is judged."""
+    """Return whether a target that holds D_Q could be accused. None without a control set, when no target is judged."""
     control = config.query.control
     audited = config.audited
     if control is None or audited is None:
@@ -30,7 +30,7 @@ def resolution(config: Forgetting) -> Resolution | None:
 
 
 def power(config: Forgetting) -> Iterator[Power]:
-    """The detection rate of one target that holds SHARE of D_Q."""
+    """Yield the detection rate of one target that holds SHARE of D_Q."""
     if not config.query.is_controlled or config.audited is None:
         return
     query, control = (len(rows) for _, rows in probe_rows(config.probes))

@@ -1,6 +1,6 @@
 """The paper's tables and figure with their published numbers, our presets, and the situations of `engram ask`.
 
-Liu & Tsaftaris 2020, "Have you forgotten?", tables 1 and 2. KS of MNIST to itself is .049 and not 0, so the
+Liu & Tsaftaris 2020, "Have you forgotten?", tables 1 and 2. The KS of MNIST to itself is .049 rather than 0, so the
 paper retrained the target.
 """
 
@@ -24,7 +24,7 @@ from tasks.training.unlearning_config import UNLEARNING
 
 
 def audit_targets(config: Forgetting, *targets: Target, outside: Part | None = None) -> Forgetting:
-    """The config with these models as its targets, trained in the same way."""
+    """Replace the targets by these models, trained with the same recipe."""
     if isinstance(config.question, Scores):
         question = config.question
     else:
@@ -32,10 +32,10 @@ def audit_targets(config: Forgetting, *targets: Target, outside: Part | None = N
     return replace(config, question=replace(question, audited=Trained(targets, outside)))
 
 
-# The published tables have no control set: they repeat the paper and judge no model.
+# The published tables have no control set: these presets repeat the paper and judge no model.
 MNIST = QuerySet(Dataset("mnist"), control=None)
 TABLE1 = Forgetting(query=MNIST)
-# ResNet-18 on random squares of 128 pixels, since slices are larger than the heart.
+# ResNet-18 on random 128-pixel squares, since slices are larger than the heart.
 TABLE2 = Forgetting(
     query=QuerySet(Dataset("acdc-3t"), control=None),
     calibration=Part(Dataset("acdc-1.5t")),
@@ -44,9 +44,9 @@ TABLE2 = Forgetting(
         training=Classifier(Network("resnet18"), crop=128, epochs=30, schedule=((24, 0.1),)),
     ),
 )
-SMALL = (0.02, 0.05)  # shares of the query set below the paper's
+SMALL = (0.02, 0.05)  # query set shares below the paper's
 BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
-# MNIST's 60,000 training images: half for the query set, half for the second source.
+# MNIST's 60,000 training images are split: half for the query set, half for the second source.
 WITHOUT_SVHN = audit_targets(
     Forgetting(
         query=QuerySet(Dataset("mnist"), 0, 30_000),
@@ -58,10 +58,10 @@ WITHOUT_SVHN = audit_targets(
 )
 NULL = Target(calibration=1.0)
 CURVE = (NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
-SIZES = (1_000, 10_000, 60_000)  # images of the query set
+SIZES = (1_000, 10_000, 60_000)  # numbers of images in the query set
 SMALL_NETWORK = Classifier(Network("mlp1"), epochs=60, schedule=((48, 0.1),))
-# Digits on photographs are difficult enough for a small network to show memory. On plain digits, models of all of D_Q
-# and of none are almost equally certain, and detection depends on the draw.
+# Digits on photographs are difficult enough for a small network to show memorisation. On plain digits, models trained
+# on all of D_Q and on none of it are almost equally certain, so detection depends on the draw.
 QUICKSTART = Forgetting(
     query=QuerySet(Dataset("digits-on-photos"), 0, 1000),
     calibration=Part(Dataset("digits-on-photos"), 1000, 400),
@@ -76,7 +76,7 @@ PLAIN = replace(
     calibration=Part(Dataset("digits-on-photos"), 700, 700),
 )
 
-# The model of all of D_Q, and the same model after each unlearning method.
+# The model trained on all of D_Q, and the same model after each unlearning method.
 HELD = Target(query=1.0, calibration=1.0)
 UNLEARNT = (HELD, *(replace(HELD, unlearning=method()) for method in UNLEARNING.values()))
 
@@ -101,7 +101,7 @@ PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "sensitivity": tuple(audit_targets(replace(TABLE1, query=replace(MNIST, examples=size)), *CURVE) for size in SIZES),
 }
 
-# The part of the paper that a preset repeats, or a description of our own.
+# What each preset repeats: a part of the paper, or one of our own settings.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits on photographs",
     "null": "ours: quickstart with a target trained like the calibration models",
@@ -120,7 +120,7 @@ DEEP = ("densenet100", "resnet18")
 
 
 def tiny(config: Forgetting) -> Forgetting:
-    """The same audit on embedded data, in seconds; for slow networks with as little data as possible."""
+    """Reduce the audit to seconds on embedded data. Slow networks get as little data as possible."""
     if isinstance(config.question, Examples):
         if config.question.outside is None:
             outside = None
@@ -147,7 +147,7 @@ def tiny(config: Forgetting) -> Forgetting:
 
 
 def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
-    """The config with this number of embedded images of this size in each part."""
+    """Use `count` embedded images of this size in each part."""
     control = config.query.control
     if control is not None:
         if config.audited is None:
@@ -165,7 +165,7 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
 
 
 class PublishedNumbers(NamedTuple):
-    """A column of a table: KS to the query model, and rho, to three decimals."""
+    """One column of a published table: KS to the query model, and rho, to three decimals."""
 
     ks: float
     rho: float
@@ -183,7 +183,7 @@ CELLS: Mapping[str, Forgetting] = {"table 1": TABLE1, "table 2": TABLE2}
 
 
 def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
-    """The columns of a table by the target's training; empty without a table's name."""
+    """Return the columns of a table by the target's training. Empty for an empty table name."""
     if not cell:
         return {}
     targets = (*PUBLISHED, Target(outside=1.0))[: len(KS[cell])]
@@ -194,12 +194,12 @@ def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
 
 
 def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:
-    """The columns of a table by the targets' names; empty without a table's name."""
+    """Return the columns of a table by target name. Empty for an empty table name."""
     return {str(target): printed for target, printed in numbers_by_target(cell).items()}
 
 
 class Parts(Protocol):
-    """The parts of the data, of a config or loaded."""
+    """Parts of the data, from a configuration or loaded."""
 
     @property
     def query(self) -> QuerySet: ...
@@ -212,19 +212,19 @@ class Parts(Protocol):
 
 
 def printed_cell(question: Question, data: Parts) -> str:
-    """The table with this data and training, regardless of targets and replicates; empty if there is none."""
+    """Return the table with this data and training, regardless of targets and replicates. Empty if there is none."""
     return next((name for name, cell in CELLS.items() if _matches_cell(cell, question, data)), "")
 
 
 def _matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
-    """Whether a run belongs to the cell; out-of-domain data matter only for their own column."""
+    """Return whether a run belongs to the cell. Out-of-domain data matter only for their own column."""
     outside, published = data.outside, cell.outside
     has_same_outside = outside is None or published is None or _unpinned_part(outside) == _unpinned_part(published)
     return has_same_outside and published_settings(question, data) == published_settings(cell.question, cell)
 
 
 def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
-    """The settings that the paper states and its columns share; empty if no model is trained to be a column."""
+    """Return the settings that the paper states and its columns share. Empty if no target is trained here."""
     if not isinstance(question, Scores) or not isinstance(question.audited, Trained):
         return ()
     return (
@@ -236,7 +236,7 @@ def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
 
 
 def _unpinned_part(part: Part) -> Part:
-    """The part of the data by name, without its digest."""
+    """Return the part with its data set by name, without its digest."""
     return replace(part, data=Dataset(part.data.name))
 
 

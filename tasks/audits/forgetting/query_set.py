@@ -1,4 +1,4 @@
-"""The query set, its control set, and the shuffled set of both that every model or its owner receives."""
+"""The query set, its control set, and the shuffled union of both that every model or its owner receives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.external.blinding import (
 from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.worker.files import WITHHELD
 
-SET_NAME = "query"  # name of the set that is sent without a control set
+SET_NAME = "query"  # name of the exported set if there is no control set
 GUESSABLE = (
     "Warning: the run's seed alone determines which images are D_Q, so an owner who tries seeds can find out: set "
     "query.secret=$(openssl rand -hex 16) before any image is sent, and keep the secret."
@@ -43,7 +43,7 @@ class HeldBack(Ranged):
     tag: ClassVar[str] = "held-back"
 
     held_back: Annotated[float, Share(zero=False, one=False)] = 0.5
-    """The share, of whole groups such as patients if images have groups."""
+    """Share that is held back; if images have groups, such as patients, whole groups are held back."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,19 @@ class ControlSet(Ranged):
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     """Ours: a target is called forgotten if it may hold at most this share of D_Q."""
     permutations: Annotated[int, AtLeast(1)] = 9999
-    """Ours: random draws of the control set; their share with an effect as large is the p-value of not forgotten."""
+    """Ours: number of random draws of the control set; the share of draws with an effect at least as large is the
+    p-value of not forgotten."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Text that cannot be guessed: with `seed` it determines which images are held back and the order in which images
-    are sent. Without it, an owner who tries seeds finds both."""
+    """Text that cannot be guessed. Together with `seed`, it determines which images are held back and the order in
+    which images are sent. Without it, an owner who tries seeds can determine both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw also follows from
-    it, so that neither party chooses the draw."""
+    """Text that the other party named after receiving the commitment (`engram probes --commit`). The draw also depends
+    on it, so that neither party chooses the draw."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    """Who named the nonce: the model's owner, or a public beacon issued after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """The commitment that the nonce was named after. It contains the whole configuration except the nonce, the secret
-    and the other party's files; a run with another configuration is refused."""
+    """The commitment that the nonce was named after. It covers the whole configuration except the nonce, the secret and
+    the other party's files; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
         check_secret(self.secret, self.nonce, self.nonce_by)
@@ -95,14 +96,14 @@ class ControlSet(Ranged):
 
     @property
     def held_back(self) -> float:
-        """The share of the query set that is held back; 0 if the control images are named."""
+        """Share of the query set that is held back. 0 if the control images are named."""
         if isinstance(self.images, HeldBack):
             return self.images.held_back
         return 0.0
 
     @property
     def named_part(self) -> Part | None:
-        """The control images that are named; None if they are held back."""
+        """The named control images, or None if control images are held back."""
         if isinstance(self.images, NamedImages):
             return self.images.part
         return None
@@ -116,17 +117,17 @@ class QuerySet(Ranged):
     """
 
     data: Dataset
-    """The data set of which they are training images."""
+    """Data set; some of its training images are the query set."""
     first: Annotated[int, AtLeast(0)] = 0
-    """Their first row."""
+    """Row of the first image."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """How many there are; 0: all that follow."""
+    """Number of images; 0: all that follow."""
     control: ControlSet | None = ControlSet()
     """The control set, and how targets are judged by it; none: no target is judged."""
 
     @property
     def pool(self) -> Part:
-        """The images that are D_Q or held back."""
+        """The images that are either D_Q or held back."""
         return Part(self.data, self.first, self.examples)
 
     @property
@@ -135,21 +136,21 @@ class QuerySet(Ranged):
 
     @property
     def is_guessable(self) -> bool:
-        """Whether a person who tries seeds can determine which images are the control set."""
+        """Whether someone who tries seeds can determine which images are the control set."""
         return self.control is not None and not self.control.secret
 
     @property
     def held_back(self) -> float:
-        """The share that is held back as the control set; 0 if none is."""
+        """Share that is held back as the control set. 0 if none is."""
         return 0.0 if self.control is None else self.control.held_back
 
     @property
     def named_control(self) -> Part | None:
-        """The control images if they are named; None if they are held back or there are none."""
+        """The named control images, or None if they are held back or there are none."""
         return None if self.control is None else self.control.named_part
 
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
-        """The same images in the shortest notation, so that equal sets have equal keys."""
+        """Return the same images in the shortest notation, so that equal sets have equal keys."""
         query = replace(self, examples=self.pool.plainly(images).examples)
         if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
             return query
@@ -158,26 +159,26 @@ class QuerySet(Ranged):
         return replace(query, control=replace(self.control, images=named_images))
 
     def query_part(self, seed: int) -> Part | Remainder:
-        """D_Q, on which models of a run with this seed are trained."""
+        """Return D_Q, on which models of a run with this seed are trained."""
         if not self.held_back:
             return self.pool
         return Remainder(self.pool, self.held_back, self.derive_seed(seed, "control"))
 
     def probes(self, seed: int) -> ProbeSet:
-        """D_Q and the control set of a run with this seed."""
+        """Return D_Q and the control set of a run with this seed."""
         return ProbeSet(self.query_part(seed), self.named_control, self.derive_seed(seed, "handed out"))
 
     def derive_seed(self, seed: int, name: str) -> int:
-        """Derive a seed that the owner must not know, from the run's seed, the secret and the nonce, by SHA-256.
+        """Derive a seed that the owner must not know, by SHA-256 from the run's seed, the secret and the nonce.
 
-        Without a secret it follows from the run's seed alone.
+        Without a secret it depends only on the run's seed.
         """
         if self.control is None:
             return derive_secret_seed(seed, name, "")
         return derive_secret_seed(seed, name, self.control.secret, self.control.nonce)
 
     def draw(self, seed: int, config: object) -> Draw:
-        """Describe the randomness of the draw of a run with this seed and configuration."""
+        """Describe the randomness of the draw in a run with this seed and configuration."""
         control = self.control
         if control is None:
             return Draw(self._drawn_from, config, seed, "")
@@ -191,7 +192,7 @@ class QuerySet(Ranged):
         return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
-        """State in sentences who chose the draw; empty without a control set."""
+        """State in sentences who chose the draw. Empty without a control set."""
         if self.control is None:
             return ""
         subject = "The order in which images are handed out"
@@ -202,7 +203,7 @@ class QuerySet(Ranged):
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """D_Q and the control set: held back from D_Q's pool, named, or missing.
+    """D_Q and the control set, which is held back from D_Q's pool, named, or missing.
 
     `seed` determines the order in which the images are sent.
     """
@@ -218,11 +219,11 @@ class ProbeSet:
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """The images of a probe set, starting with D_Q: pixels (n, h, w, c) and further arrays (n,)."""
+    """Images of a probe set, D_Q first: pixels (n, h, w, c) and further arrays (n,)."""
 
     images: Pixels
     labels: Labels
-    rows: Rows  # in the training split of their data set
+    rows: Rows  # row in the training split of the image's data set
     groups: Rows  # such as the patient; no group is both in D_Q and in a held-back control set
     is_control: NDArray[np.bool_]
 
@@ -231,7 +232,7 @@ Rowed = tuple[Images, Rows]
 
 
 def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
-    """The data set and rows of D_Q, and of the control set, which may be empty."""
+    """Return the data set and rows of D_Q and of the control set, which may be empty."""
     data = load(config.query.data)
     rows = config.query.rows(data)
     if config.control is not None:
@@ -245,7 +246,7 @@ def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
 
 
 def load_probes(config: ProbeSet) -> Probes:
-    """Load the images; groups of a named control set are numbered after those of D_Q."""
+    """Load the images. Group numbers of a named control set continue after those of D_Q."""
     parts = (data, query_rows), (source, control) = probe_rows(config)
     groups = groups_of(data, query_rows)
     of_control = groups_of(source, control)
@@ -261,7 +262,7 @@ def load_probes(config: ProbeSet) -> Probes:
 
 
 def handout_order(config: ProbeSet) -> HandedOut:
-    """The order in which the images are sent: D_Q alone in its own order, otherwise shuffled with repeats."""
+    """Return the order in which the images are sent: D_Q alone in its own order, else shuffled with repeats."""
     probes = load_probes(config)
     count = len(probes.rows)
     if not probes.is_control.any():
@@ -272,13 +273,13 @@ def handout_order(config: ProbeSet) -> HandedOut:
 
 
 def key_table(config: ProbeSet) -> pa.Table:
-    """The table that identifies each sent image as D_Q or control (`split.KEY`), including repeats."""
+    """Return the table that identifies each sent image, including repeats, as D_Q or control (`split.KEY`)."""
     rows = split_table(config).to_pylist()
     return key_of([(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None])
 
 
 def split_table(config: ProbeSet) -> pa.Table:
-    """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
+    """List each image of D_Q and the control set: its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
     probes = load_probes(config)
     order = handout_order(config)
     if config.control is None:

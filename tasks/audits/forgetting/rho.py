@@ -1,13 +1,13 @@
-"""The published score rho: the distance of a target from query models, in units of the calibration models' distance.
+"""The published score rho: a target's distance from query models, relative to the calibration models' distance.
 
-The distance of two models' confidences is the two-sample Kolmogorov-Smirnov distance, as published and one-sided:
+The distance between two models' confidences is the two-sample Kolmogorov-Smirnov distance, as published and one-sided:
 
     KS(a, b) = sup over x of |F_a(x) - F_b(x)|,    F_a(x) = share of a that is at most x
     KS below = sup over x of F_b(x) - F_a(x)
 
 The one-sided distance measures how far b lies below a, and is 0 if b is nowhere less confident. KS is the larger of the
-two one-sided distances. The supremum is over the pooled support, as in scipy.stats.ks_2samp, and ties count once all of
-them are passed: float32 softmaxes have many values of exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read literally
+two one-sided distances. The supremum is over the pooled support, as in scipy.stats.ks_2samp. Tied values are passed
+together, since float32 softmaxes have many values of exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read literally
 evaluate each distribution function at its own sorted values; without ties that is i / n for both, and the distance is
 0.
 
@@ -15,19 +15,19 @@ The published score compares unrounded confidences. Our one-sided score rounds t
 (`Forgetting.decimals`), since models that know an image differ in how close to 1 their confidences are.
 
     A = mean over i, j of KS(q_i, t_j)    B = mean over i, k of KS(q_i, c_k)    rho = A / B
-
     rho (1 +- t(df) SE), not below 0
+
     SE^2 = s^2(u_j) / R_t + s^2(v_k) / R_c + s^2(w_i) / R_q
     u_j = mean over i of KS(q_i, t_j) / A                v_k = mean over i of KS(q_i, c_k) / B
     w_i = mean over j of KS(q_i, t_j) / A - mean over k of KS(q_i, c_k) / B
 
-A query model is in both the numerator and the denominator, so w is one term. df is Satterthwaite's, SE^4 / sum of
+A query model appears in both the numerator and the denominator, so w is one term. df is Satterthwaite's, SE^4 / sum of
 (term^2 / (its number - 1)). Images are not resampled, since D_Q is the whole population. A single given model has no
 spread: s^2(v) replaces its s^2(u), and the interval describes one model trained like the calibration models.
 
-In 2000 simulated nulls of 100 images 95 % intervals cover 1, the value of rho over an infinite population of images, in
-96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % for single given targets. Near 0 the upper end is too low.
-rho decides nothing: it does not determine a share of D_Q, and other data of the domain lower it as well.
+In 2000 simulated nulls of 100 images, 95 % intervals cover 1, the value of rho over an infinite population of images,
+in 96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % for single given targets. Near 0 the upper end is too
+low. rho decides nothing: it does not determine a share of D_Q, and other data of the domain lower it as well.
 
 The audit: Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4; the replicates and the interval are ours.
 """
@@ -49,7 +49,7 @@ from tasks.contract.summaries import Estimate
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
 SCORES: tuple[Score, ...] = ("published", "one-sided")
-METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer's first
+METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""}  # in the summary, the answer first
 
 
 class Farthest(NamedTuple):
@@ -60,18 +60,17 @@ class Farthest(NamedTuple):
 
 
 def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:
-    """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 if all of one lie below the other.
+    """Compute the KS distance of two lists, in [0, 1]: 0 for equal distributions, 1 if all of one lie below the other.
 
-    One-sided, it is 1 if all of the second lie below the first, and 0 if all of the second lie above. This is the
-    statistic of scipy.stats.ks_2samp(first, second, alternative="less"), which compares distribution functions.
-
+    The one-sided distance is 1 if all of the second lie below the first, and 0 if all of the second lie above. This is
+    the statistic of scipy.stats.ks_2samp(first, second, alternative="less"), which compares distribution functions.
     Raises ValueError if a list is empty or contains NaN.
     """
     return farthest(_sorted_values(first), _sorted_values(second), score).distance
 
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
-    """KS of each row of `first` (a, n) and each of `second` (b, m), and its position; both (a, b)."""
+    """Compute KS and its position for each row of `first` (a, n) and each row of `second` (b, m), both (a, b)."""
     first_values = [_sorted_values(row) for row in first]
     second_values = [_sorted_values(row) for row in second]
     pairs = np.array(
@@ -83,7 +82,7 @@ def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[
 
 
 def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
-    """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
+    """Compute KS for each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric for the published score."""
     values = [_sorted_values(row) for row in models]
     matrix = np.zeros((len(values), len(values)))
     for i, first in enumerate(values):
@@ -103,7 +102,7 @@ def _sorted_values(values: ArrayLike) -> Array:
 
 
 def farthest(first: Array, second: Array, score: Score = "published") -> Farthest:
-    """KS of two sorted lists, and its position."""
+    """Compute KS of two sorted lists, and its position."""
     support = np.concatenate((first, second))
     below = np.searchsorted(first, support, "right") / len(first)
     gaps = _cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
@@ -112,14 +111,14 @@ def farthest(first: Array, second: Array, score: Score = "published") -> Farthes
 
 
 def _cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
-    """The differences of distribution functions, value by value; one-sided, the second minus the first."""
+    """Subtract distribution functions value by value: second minus first for one-sided, absolute for published."""
     gaps: NDArray[Any] = second - first
     return np.abs(gaps) if score == "published" else gaps
 
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """rho and its parts; each estimate's n is its number of models, for rho the target's.
+    """rho and its parts. The n of each estimate is its number of models, for rho the number of target models.
 
     rho has no value if B is 0 or unknown, and no interval with fewer than two query or calibration models.
     """
@@ -133,7 +132,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Term:
-    """A term of an estimate's variance, with its degrees of freedom."""
+    """A variance term of an estimate, with its degrees of freedom."""
 
     variance: float
     freedom: float
@@ -143,9 +142,9 @@ Terms = tuple[Term, ...] | None  # None if a term is unknown
 
 
 def ratio(query: NDArray[Any], calibration: NDArray[Any], target: NDArray[Any], score: Score = "published") -> Ratio:
-    """rho of a target from confidences (models, images), with 95 % intervals.
+    """Compute rho of a target from confidences (models, images), with 95 % intervals.
 
-    Calibration models are optional. Raises ValueError without a query or target model.
+    Calibration models are optional. Raises ValueError without a query model or without a target model.
     """
     if not len(query) or not len(target):
         raise ValueError(f"there are {len(query)} query and {len(target)} target models; rho needs at least 1 of each")
@@ -163,7 +162,7 @@ def ratio(query: NDArray[Any], calibration: NDArray[Any], target: NDArray[Any], 
 
 @dataclass(frozen=True, eq=False)
 class MeanDistance:
-    """A mean of KS over query models and others: the distances (R_q, R)."""
+    """Mean KS between query models and other models, from the distances (R_q, R)."""
 
     distances: Array
 
@@ -173,16 +172,16 @@ class MeanDistance:
 
     @property
     def by_query(self) -> Array:
-        """The mean of each query model, relative to the overall mean (R_q,)."""
+        """Mean of each query model, relative to the overall mean (R_q,)."""
         return np.asarray(self.distances.mean(axis=1) / self.distances.mean())
 
     @property
     def by_other(self) -> Array:
-        """The mean of each other model, relative to the overall mean (R,)."""
+        """Mean of each other model, relative to the overall mean (R,)."""
         return np.asarray(self.distances.mean(axis=0) / self.distances.mean())
 
     def terms(self, calibration: MeanDistance) -> Terms:
-        """The relative variance of the mean; a single other model is assumed to vary like the calibration models."""
+        """Return the relative variance of the mean. A single other model is assumed to vary like calibration models."""
         if not self.mean or len(self.distances) < 2:
             return None
         source = self if self.distances.shape[1] > 1 else calibration
@@ -193,10 +192,10 @@ class MeanDistance:
 
 
 def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
-    """rho with its 95 % interval.
+    """Compute rho with a 95 % interval.
 
-    If A is 0, rho is 0, and its interval ends at the upper end for the smallest distance above 0, one image, with the
-    variation of B alone.
+    If A is 0, rho is 0. The upper end of its interval is then that for the smallest distance above 0, one image, with
+    the variation of B alone.
     """
     a = target.mean
     b = calibration.mean
@@ -213,12 +212,12 @@ def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Es
 
 
 def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
-    """The terms of the relative variance of rho."""
+    """Return the terms of the relative variance of rho."""
     query_term = _variance_term(target.by_query - calibration.by_query)
     calibration_term = _variance_term(calibration.by_other)
     if len(target.by_other) > 1:
         return _variance_term(target.by_other), calibration_term, query_term
-    # One spread for both, so that its degrees of freedom count once.
+    # Both terms use one spread, so its degrees of freedom must count once.
     other_term = Term(
         calibration_term.variance + _variance_term(calibration.by_other, 1).variance, calibration_term.freedom
     )
@@ -226,7 +225,7 @@ def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term,
 
 
 def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
-    """A mean of KS with an interval on the logit scale, which stays within 0 and 1; no interval at 0 and 1."""
+    """Compute an interval for a mean KS on the logit scale, which stays within 0 and 1. No interval at 0 and 1."""
     if mean is None or terms is None or not 0 < mean < 1:
         return Estimate(mean, None, None, n)
     reach = interval_half_width(terms) / (1 - mean)
@@ -235,12 +234,12 @@ def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
 
 
 def _variance_term(values: Array, n: int = 0) -> Term:
-    """The variance of a mean of n models (0: of the number of values) that vary like these values."""
+    """Return the variance of a mean of n models that vary like these values (n = 0: as many as there are values)."""
     return Term(float(values.var(ddof=1)) / (n or len(values)), len(values) - 1)
 
 
 def interval_half_width(terms: tuple[Term, ...]) -> float:
-    """Half the width of the 95 % t interval; 0 without variation. Satterthwaite 1946, eq. 17."""
+    """Return half the width of the 95 % t interval. 0 without variation. Satterthwaite 1946, eq. 17."""
     variance = sum(term.variance for term in terms)
     if not variance:
         return 0.0
@@ -252,23 +251,23 @@ def interval_half_width(terms: tuple[Term, ...]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """rho, and the mean KS between query models (None for a single one)."""
+    """rho, and the mean KS between query models (None if there is only one)."""
 
     ratio: Ratio
     floor: float | None
 
 
 def _comparable_confidences(matrix: ConfidenceMatrix, score: Score, *parts: Sequence[ModelId]) -> Iterator[Array]:
-    """The confidences of each part as a score compares them: unrounded for the published score, rounded for ours."""
+    """Yield the confidences that a score compares: unrounded for the published score, rounded for ours."""
     if score == "published":
         return matrix.published_confidences(*parts)
     return matrix.rounded_confidences(*parts)
 
 
 def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: Score) -> Comparison:
-    """Compare models of a target with all query and calibration models.
+    """Compare the models of a target with all query and calibration models.
 
-    Raises ValueError without a query model.
+    Raises ValueError if there are no query models.
     """
     parts = matrix.replicates("query"), matrix.replicates("calibration"), target
     query, calibration, models = _comparable_confidences(matrix, score, *parts)

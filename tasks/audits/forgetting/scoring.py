@@ -1,4 +1,4 @@
-"""The models of a run and their answers, from which the measures of scores are planned."""
+"""Models of a run and their answers, from which the score measures are planned."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tasks.contract.job import Job
 
 @dataclass(frozen=True)
 class Scoring:
-    """The trained models and their jobs, the targets by their numbers, and the answers of all models.
+    """Trained models with their jobs, the targets in order, and the answers of all models.
 
-    `answers` are jobs with tables of CONFIDENCES, of trained models before given ones. `decisions` configures the
+    `answers` are jobs that produce tables of CONFIDENCES, trained models before given ones. `decisions` configures the
     decisions about targets.
     """
 

@@ -1,4 +1,4 @@
-"""Sentences of the verdict, for experts: results of targets, error rates, remarks and limits."""
+"""Verdict sentences for experts: results of targets, error rates, remarks and limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, forma
 from tasks.contract.rules import Case
 from tasks.contract.summaries import numerator
 
-MAX_LISTED = 12  # targets that are described one by one
-# The limits are on page one of the certificate, too: they have no symbols.
+MAX_LISTED = 12  # targets described individually
+# The limits also appear on page one of the certificate, so they contain no symbols.
 GIVEN_CONTROL = (
     "The control images were named by the auditor (query.control), not drawn by the audit. “Not forgotten” is valid "
     "only if they and the data were drawn at random from one pool before any were given away. If they differ in "
@@ -27,7 +27,7 @@ LIMITS = (
     "the answers are those of the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was "
     "trained like the comparison models."
 )
-# Measured with 1,500 draws in each of several worlds of MNIST: docs/forgetting_reference.md, "Error rates".
+# Measured with 1,500 draws in each of several MNIST settings: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (
     "Several findings of “not forgotten” in one run are not independent evidence: they share one draw of the control "
     "images. If a draw wrongly accused one innocent model, it also accused a second one in 55 % of cases (models of "
@@ -46,7 +46,7 @@ BOUND_TABLES = "The auditor states how the tables are bound to the model in use:
 
 
 def _describe_binding(config: Forgetting) -> Iterator[str]:
-    """The limits of tables of outputs and how they are bound to a model; nothing if no tables are judged."""
+    """Describe the limits of output tables and what binds them to a model. Yields nothing if no tables are judged."""
     given_models = config.given
     if given_models is not None and given_models.outputs and config.query.is_controlled:
         yield TABLES
@@ -54,7 +54,7 @@ def _describe_binding(config: Forgetting) -> Iterator[str]:
 
 
 def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:
-    """The limits of the answer."""
+    """Describe the limits of the answer."""
     if evidence is None:
         return LIMITS
     return " ".join(_list_limits(config, evidence))
@@ -75,21 +75,21 @@ def _list_limits(config: Forgetting, evidence: Evidence) -> Iterator[str]:
 
 
 def describe_details(config: Forgetting, evidence: Evidence) -> Iterator[str]:
-    """Error rates of the cases that decided, the number of known targets decided rightly, and the test's power."""
+    """Yield error rates of the deciding cases, how many known targets were decided rightly, and the test's power."""
     yield explain_errors(config, [target.decision.case for target in evidence.targets])
     yield from _describe_correctness(evidence)
     yield from describe_power(evidence)
 
 
 def explain_errors(config: Forgetting, cases: Iterable[Case[TargetEvidence]]) -> str:
-    """The error rates of these cases, in the order of the rules."""
+    """State the error rates of these cases, in rule order."""
     numbers = RULES.numbers(config)
     stated = [case for case in RULES.cases if case in cases and case.error]
     return " ".join(case.error.format_map(numbers) for case in stated)
 
 
 def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
-    """The result of the target; for several targets their counts, and the results of the first."""
+    """Describe the result of the target. For several targets, state their counts and the results of the first."""
     answers = [target.answer for target in evidence.targets]
     if len(answers) == 1:
         return _describe_target(evidence.targets[0])
@@ -101,7 +101,7 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
 
 
 def _describe_target(target: JudgedTarget) -> str:
-    """The target's evidence, and the reason if it is not assessable or undecided."""
+    """Describe the target's evidence, and the reason if it is not assessable or undecided."""
     describe = target.decision.case.describe or describe_no_knowledge
     clauses = (describe(None, target.evidence), target.decision.reason)
     return ", but ".join(filter(None, clauses))
@@ -116,7 +116,7 @@ def _describe_correctness(evidence: Evidence) -> Iterator[str]:
 
 
 def describe_power(evidence: Evidence) -> Iterator[str]:
-    """The number of models of known shares that the test detects."""
+    """State how many models of known shares the test detects."""
     counts = []
     for share, power in evidence.powers:
         if share > 0:
@@ -129,7 +129,7 @@ def describe_power(evidence: Evidence) -> Iterator[str]:
 
 
 def remarks(config: Forgetting, evidence: Evidence) -> Iterator[str]:
-    """Warnings about the run."""
+    """Yield warnings about the run."""
     if evidence.fit is not None and evidence.fit < ADEQUATE:
         yield (
             f"Warning: a training classifies only {100 * evidence.fit:.3g} % of its own images correctly. Below "
@@ -145,7 +145,7 @@ def remarks(config: Forgetting, evidence: Evidence) -> Iterator[str]:
 
 
 def describe_published_rule(evidence: Evidence) -> str:
-    """The published rule's answers, for each triple of models; empty if it was not applied."""
+    """State the answers of the published rule over all model triples. Empty if it was not applied."""
     triples = [
         f"{target.quoted} {numerator(target.triples)} of {target.triples['n']}"
         for target in evidence.targets

@@ -1,4 +1,4 @@
-"""Targets: their training, their names, and the answers in tables of outputs."""
+"""Targets: their training, their names, and their answers in tables of outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Source = Literal["training", "model", "outputs"]
 
-SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> printed and accepted name
+SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> name that is printed and accepted
 UNLEARNT = re.compile(rf"(?P<shares>.*?)\s*-\s*(?P<unlearning>{'|'.join(UNLEARNING)})\s*", re.IGNORECASE)
 SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
 
@@ -33,18 +33,18 @@ SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-
 class Target(Ranged):
     """The training of an audited model, and the method by which it is made to forget, if any.
 
-    Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`. As a mapping,
-    `{query: 1, calibration: 1, unlearning: {type: fine-tuning, epochs: 5}}`, it also has settings of the method.
+    Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the field names, `calibration+0.1query`. The mapping
+    form, `{query: 1, calibration: 1, unlearning: {type: fine-tuning, epochs: 5}}`, also accepts settings of the method.
     """
 
     query: Annotated[float, Share()] = 0.0
-    """Share of D_Q that it is trained on."""
+    """Share of D_Q in its training data."""
     calibration: Annotated[float, Share()] = 0.0
-    """Share of D_C that it is trained on."""
+    """Share of D_C in its training data."""
     outside: Annotated[float, Share()] = 0.0
-    """Share of the data of another domain that it is trained on."""
+    """Share of the data of another domain in its training data."""
     unlearning: Retraining | Method | None = None
-    """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
+    """Method that makes it forget its share of D_Q; retraining trains from scratch on the rest alone."""
 
     def conflicts(self) -> Iterator[str]:
         if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):
@@ -85,7 +85,7 @@ class Target(Ranged):
         return f"{sets} - {self.unlearning.tag}" if self.unlearning else sets
 
     def describe(self) -> str:
-        """Its training data and unlearning without symbols, as a short name for page one of the certificate."""
+        """Describe training data and unlearning without symbols, as a short name for page one of the certificate."""
         parts = [f"{_describe_share(self.query)} of the data"]
         if self.calibration < 1:
             parts.append(f"{_describe_share(self.calibration)} of the comparison data")
@@ -98,7 +98,7 @@ class Target(Ranged):
 
     @property
     def unlearning_name(self) -> UnlearningName | None:
-        """The name of the unlearning method; None without one."""
+        """Name of the unlearning method, or None if there is none."""
         return self.unlearning.tag if self.unlearning else None
 
     @property
@@ -112,7 +112,7 @@ class Target(Ranged):
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """A target by its name: trained here on these shares of the sets, or given as a model or as a table of outputs."""
+    """A target with its name: trained here on these shares of the sets, or given as a model or a table of outputs."""
 
     name: str
     source: Source
@@ -123,14 +123,14 @@ class NamedTarget:
 
     @property
     def remembers(self) -> bool | None:
-        """Whether the target was trained on any of the query set; None if unknown, or after unlearning."""
+        """Whether the target was trained on any of the query set. None if unknown, or after unlearning."""
         if self.query is None:
             return None
         return _remembers_query(self.query, self.unlearning)
 
     @property
     def held(self) -> float | None:
-        """The share of the query set that the target holds; None if unknown, or after unlearning."""
+        """Share of the query set that the target holds. None if unknown, or after unlearning."""
         if self.remembers is None:
             return None
         if self.remembers:
@@ -153,7 +153,7 @@ def _describe_share(share: float) -> str:
 
 
 def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | None:
-    """Whether a model trained on this share of the query set holds some of it; None if this is the open question."""
+    """Return whether a model trained on this share of the query set holds any of it. None if this is open."""
     if unlearning is None or not query:
         return query > 0
     return False if unlearning == "retraining" else None
@@ -161,9 +161,9 @@ def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """A model's answers about each image: confidences and, if known, whether the true class is the most probable.
+    """A model's answers on each image: confidences and, if known, whether the true class is the most probable.
 
-    `repeat_confidences` is the confidence in the second copy of an image, NaN without one.
+    `repeat_confidences` is the confidence on the second copy of an image, or NaN if there is none.
     """
 
     confidences: Confidences
@@ -189,7 +189,7 @@ def table_answers(
 
 
 def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface: Interface, probes: ProbeSet) -> None:
-    """Raise ValueError if a table of outputs cannot be used, before anything is trained.
+    """Raise ValueError if a table of outputs is unusable, before anything is trained.
 
     A table that has disappeared since it was pinned passes, since stored results can still be read.
     """

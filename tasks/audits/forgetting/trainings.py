@@ -1,4 +1,4 @@
-"""The models that are trained: their shares of the data, their seeds, and their roles in the audit."""
+"""Models to train: their shares of the data, their seeds, and their roles in the audit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALIBRATION = Target(calibration=1.0)
 
 @dataclass(frozen=True)
 class ModelId:
-    """A model's role: `target` is the number of its target or known share, of which it is a replicate."""
+    """Role of a model. `target` is the index of the target or known share that it is a replicate of."""
 
     kind: Kind
     target: int | None
@@ -35,7 +35,7 @@ class ModelId:
 
 
 def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, Job]]:
-    """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
+    """Yield the query, calibration, partial and target models with their training jobs, replicate by replicate.
 
     All models are independent: a target with the data of the query or the calibration models is trained separately,
     from another seed.
@@ -58,7 +58,7 @@ def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, J
 
 
 def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
-    """The shares of `partial` that are not among the targets trained on all of D_C; empty without a control set."""
+    """Return the `partial` shares that no target trained on all of D_C already has. Empty without a control set."""
     control = data.query.control
     if control is None:
         return ()
@@ -71,9 +71,9 @@ def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
 
 
 def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Job:
-    """The last link of one training on the target's shares, followed by its unlearning.
+    """Return the last link of one training on the target's shares, followed by its unlearning.
 
-    Its seed depends on the target and not on the other targets.
+    The seed depends on the target but not on the other targets.
     """
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
@@ -88,7 +88,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
     mixture = Mixture(
         shares=shares,
         validation=data.query.data,
-        classes=data.images.classes,  # the networks' outputs
+        classes=data.images.classes,  # number of network outputs
         network=recipe.network,
         dropout=recipe.dropout,
         batch_norm=recipe.batch_norm,
@@ -107,7 +107,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
 def _unlearning_job(
     question: Scores, data: DataSets, target: Target, method: Method, kind: Kind, replicate: int
 ) -> Job:
-    """Unlearn the query set by this method, from the model trained on all shares of the target."""
+    """Unlearn the query set by this method, starting from the model trained on all shares of the target."""
     before = training_job(question, data, target, kind, replicate)
     mixture: Mixture = before.config
     shares = tuple(_target_shares(question, data, target, kind, replicate))
@@ -127,9 +127,9 @@ def _unlearning_job(
 
 
 def _target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
-    """The target's shares of the parts: nested within a replicate, independent between replicates.
+    """Yield the target's shares of the parts, nested within a replicate and independent between replicates.
 
-    With `calibration_share` below 1, each model has its own draw of D_C; a model and its unlearned version share a
+    With `calibration_share` below 1, each model has its own draw of D_C. A model and its unlearned version use the same
     draw.
     """
     draw: tuple[str, ...] = () if question.calibration_share == 1 else (kind, repr(float(target.query)))
@@ -144,7 +144,7 @@ def _target_shares(question: Scores, data: DataSets, target: Target, kind: Kind,
 
 
 def realised_share(question: Scores, data: DataSets, share: float) -> float:
-    """The share of D_Q's images that models of this share are trained on, over replicates.
+    """Return the share of D_Q's images that models of this share are actually trained on, over replicates.
 
     Groups of images, such as patients, are drawn whole, so the share may differ from the configured one.
     """

@@ -1,15 +1,15 @@
 """Published comparisons of unlearned with retrained models: U-LiRA, forgetting quality and PrivLeak.
 
-U-LiRA: the accuracy of a likelihood ratio of two Gaussians for each image that distinguishes unlearned from retrained
+U-LiRA: the accuracy with which a likelihood ratio of two Gaussians per image distinguishes unlearned from retrained
 models.
 
     ratio(x) = N(log-odds of x; mean, variance over unlearned models) / N(...; over retrained models)
 
-A model is classified as unlearned at x if the ratio is above 1. The accuracy is the mean over unlearned and retrained
-models and over the images of D_Q; it is 1/2 if unlearning equals retraining. Each model is judged by Gaussians of the
-other models. Hayes et al. 2024, "Inexact unlearning needs more careful evaluations to avoid a false sense of privacy",
-who adapt Carlini et al. 2022, "Membership inference attacks from first principles". They have hundreds of models; with
-few models all images share one variance, as Carlini et al. advise below 64 models.
+A model is classified as unlearned at x if the ratio is above 1. The accuracy is averaged over unlearned and retrained
+models and over the images of D_Q. It is 1/2 if unlearning equals retraining. Each model is judged by Gaussians fitted
+to the other models. Hayes et al. 2024, "Inexact unlearning needs more careful evaluations to avoid a false sense of
+privacy", who adapt Carlini et al. 2022, "Membership inference attacks from first principles". They have hundreds of
+models. With few models all images share one variance, as Carlini et al. advise below 64 models.
 
 Forgetting quality, of the NeurIPS 2023 unlearning challenge: the similarity of R unlearned and R retrained models. For
 each image of D_Q, an attacker sees the log-odds of the 2 R models and names the unlearned ones by one or two
@@ -18,22 +18,22 @@ thresholds:
     epsilon = max over attacks of max(log((1 - FPR) / FNR), log((1 - FNR) / FPR))
     quality = mean over images of 2^-floor(epsilon / 0.5)
 
-epsilon is infinite for an attack without errors; an attack with only FPR or only FNR at 0 is discarded, as the models
+epsilon is infinite for an attack without errors. An attack with only FPR or only FNR at 0 is discarded, as the models
 are too few to estimate it. An image whose epsilon is above ceil(log(R - 1)), the most that R models can show, counts 0.
 Quality is 1 if no attack succeeds. Triantafillou et al. 2024, "Are we making progress in unlearning? Findings from the
-first NeurIPS unlearning competition", section 3, and their released evaluation; here every threshold is tried in both
-directions, and delta is 0. They have R = 512. With few models attacks succeed by chance, so the quality of retrained
-models is far below 1, and higher again if many confidences are equal: `permutation_test` computes it.
+first NeurIPS unlearning competition", section 3, and their released evaluation. Here every threshold is tried in both
+directions, and delta is 0. They have R = 512. With few models, attacks succeed by chance, so the quality of retrained
+models is far below 1; it is higher if many confidences are equal. `permutation_test` computes it.
 
 PrivLeak of MUSE: the advantage of a model's losses over a retrained model's in separating D_Q from held-out images.
 
     AUC = P(loss of an image of D_Q > loss of a control image)
     PrivLeak = (AUC of the target - AUC of retrained models) / AUC of retrained models
 
-0: as after retraining. Towards -1: the target is more certain about D_Q than about images of the same source that it
-never saw; nothing was forgotten. Above 0: it is less certain, which also separates D_Q. MUSE reports percent. Shi et
-al. 2024, "MUSE: Machine unlearning six-way evaluation for language models", section 3; its loss is Min-K % Prob of a
-text, here it is minus the logarithm of the confidence. A monotone change of confidences changes no AUC.
+0 is the value after retraining. Towards -1, the target is more certain about D_Q than about images of the same source
+that it never saw, so nothing was forgotten. Above 0 it is less certain, which also separates D_Q. MUSE reports percent.
+Shi et al. 2024, "MUSE: Machine unlearning six-way evaluation for language models", section 3. Its loss is the Min-K %
+Prob of a text; here it is minus the logarithm of the confidence. A monotone change of confidences changes no AUC.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from tasks.numerics.statistics import jackknife, mean
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Models of each kind for U-LiRA and quality: two remain for a Gaussian if one is judged, and epsilons other than 0 and
-# infinity are possible.
+# Required models of each kind for U-LiRA and quality: two remain for a Gaussian if one is judged, and epsilons other
+# than 0 and infinity are possible.
 FEWEST_MODELS = 3
-FEWEST_RETRAINED = 2  # for an interval of PrivLeak
+FEWEST_RETRAINED = 2  # required for an interval of PrivLeak
 SMALLEST_VARIANCE = 1e-9  # numbers with few decimals may not vary at all
 WIDTH = 0.5  # step of epsilon that halves the quality
-SPLITS = 400  # largest number of splits of the models for a p-value
+SPLITS = 400  # maximum number of model splits for a p-value
 
 
 def u_lira_accuracy(unlearned: Array, retrained: Array) -> Estimate:
-    """The accuracy from log-odds (models, images), with Student's interval over pairs of the two kinds of models.
+    """Compute the accuracy from log-odds (models, images), with Student's interval over pairs of models.
 
-    Both kinds contribute the same number of models. Pairs share the models of their Gaussians; the variance is
-    therefore that of Nadeau & Bengio 2003, "Inference for the generalization error", s^2 (1 / pairs + 1 / (pairs - 1)).
-    In 400 simulated nulls of five models of each kind and 100 images the interval contained 1/2 in 385. No value below
-    FEWEST_MODELS of a kind; n is then 0.
+    A pair is one model of each kind, and both kinds contribute the same number of models. Pairs share the models that
+    their Gaussians are fitted to; the variance is therefore that of Nadeau & Bengio 2003, "Inference for the
+    generalization error", s^2 (1 / pairs + 1 / (pairs - 1)). In 400 simulated nulls of five models of each kind and 100
+    images, the interval contained 1/2 in 385. There is no value below FEWEST_MODELS of a kind; n is then 0.
     """
     pairs = min(len(unlearned), len(retrained))
     if pairs < FEWEST_MODELS:
@@ -81,7 +81,7 @@ def u_lira_accuracy(unlearned: Array, retrained: Array) -> Estimate:
 
 
 def _pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
-    """The accuracy on one model of each kind, by Gaussians of all the others."""
+    """Compute the accuracy on one model of each kind, judged by Gaussians fitted to all the others."""
     unlearned_fit = gaussian(np.delete(unlearned, judged, 0))
     retrained_fit = gaussian(np.delete(retrained, judged, 0))
     accuracies = []
@@ -93,9 +93,9 @@ def _pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
 
 
 def gaussian(log_odds: Array) -> tuple[Array, float]:
-    """The mean of each image, (images,), and the variance of a new model about it, shared by all images.
+    """Return the mean of each image, (images,), and the variance of a new model around it, shared by all images.
 
-    The variance within images, times 1 + 1 / models for the error of the mean.
+    The variance is the variance within images times 1 + 1 / models, which accounts for the error of the mean.
     """
     models = len(log_odds)
     within = float(log_odds.var(axis=0, ddof=1).mean()) * (1 + 1 / models)
@@ -103,16 +103,16 @@ def gaussian(log_odds: Array) -> tuple[Array, float]:
 
 
 def log_density(x: Array, centre: Array, variance: float) -> Array:
-    """log N(x; centre, variance), without the common constant."""
+    """Compute log N(x; centre, variance), up to the common constant."""
     density: Array = -((x - centre) ** 2) / (2 * variance) - np.log(variance) / 2
     return density
 
 
 def forgetting_quality(unlearned: Array, retrained: Array) -> Estimate:
-    """The forgetting quality from log-odds (models, images), with a jackknife interval over pairs of models.
+    """Compute the forgetting quality from log-odds (models, images), with a jackknife interval over model pairs.
 
     Both kinds contribute the same number of models. The interval is wide: in 400 simulated nulls of five models of each
-    kind and 100 images it contained the null in all. No value below FEWEST_MODELS of a kind; n is then 0.
+    kind and 100 images, it always contained the null. There is no value below FEWEST_MODELS of a kind; n is then 0.
     """
     pairs = min(len(unlearned), len(retrained))
     if pairs < FEWEST_MODELS:
@@ -125,16 +125,16 @@ def forgetting_quality(unlearned: Array, retrained: Array) -> Estimate:
     without_pair = []
     for pair in range(pairs):
         without_pair.append(_quality(np.delete(unlearned, pair, 0), np.delete(retrained, pair, 0)))
-    # Fewer models allow fewer values of epsilon: only the spread of the values without a pair is used.
+    # Fewer models allow fewer values of epsilon, so only the spread of the leave-one-pair-out values is used.
     return jackknife(value, without_pair)
 
 
 def permutation_test(unlearned: Array, retrained: Array) -> tuple[float, float] | None:
-    """The mean quality over random splits of the models into two kinds, and the p-value of this split's quality.
+    """Average the quality over random splits of the models into two kinds, and compute the p-value of the actual split.
 
     The mean is the quality that retrained models would have in place of the unlearned ones, including ties. The p-value
-    counts this split, and is exact if unlearned and retrained models are exchangeable. All splits are used, or SPLITS
-    random ones if there are more. None below FEWEST_MODELS of a kind.
+    counts the actual split, and is exact if unlearned and retrained models are exchangeable. All splits are used, or
+    SPLITS random ones if there are more. None below FEWEST_MODELS of a kind.
     """
     pairs = min(len(unlearned), len(retrained))
     if pairs < FEWEST_MODELS:
@@ -159,10 +159,10 @@ def _quality(unlearned: Array, retrained: Array) -> float:
 
 
 def sort_models(values: Array) -> tuple[NDArray[np.int64], Mask]:
-    """The models of each image in ascending order of their values (models, images), and the possible thresholds.
+    """Sort the models of each image by value, (models, images), and return the possible thresholds.
 
-    Thresholds are (models + 1, images), including one below and one above all values; equal values have none between
-    them.
+    Thresholds are (models + 1, images), including one below and one above all values. There is none between equal
+    values.
     """
     order = values.argsort(axis=0, kind="stable")
     rising = np.diff(np.take_along_axis(values, order, axis=0), axis=0) > 0
@@ -171,7 +171,7 @@ def sort_models(values: Array) -> tuple[NDArray[np.int64], Mask]:
 
 
 def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
-    """The epsilon of each image: (...) from the kinds of its models in ascending order, (2 R, ...), and their `cuts`.
+    """Compute the epsilon of each image (...) from the kinds of its models in ascending order, (2 R, ...), and `cuts`.
 
     An attack names the models between two cuts, or those outside. With u of R unlearned and v of R retrained models
     between the cuts, it shows |log(u / v)| and |log((R - u) / (R - v))|, if the respective errors are above 0.
@@ -188,20 +188,20 @@ def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
 
 @cache
 def _epsilon_table(models: int) -> Array:
-    """The epsilon of an attack by the numbers of models of each kind that it names: (R + 1, R + 1)."""
+    """Tabulate the epsilon of an attack by how many models of each kind it names, (R + 1, R + 1)."""
     table = np.zeros((models + 1, models + 1))
     for u, v in itertools.product(range(models + 1), repeat=2):
         if {u, v} == {0, models}:
             table[u, v] = math.inf
         for named_count, other_count in ((u, v), (v, u)):
-            if other_count > 0 and named_count < models:  # FPR and FNR, for either kind as the named one
+            if other_count > 0 and named_count < models:  # FPR and FNR are defined; either kind may be the named one
                 ratios = (models - other_count) / (models - named_count), named_count / other_count
                 table[u, v] = max(table[u, v], *(math.log(ratio) for ratio in ratios if ratio > 0), 0.0)
     return table
 
 
 def score_epsilons(epsilon: Array, models: int) -> Array:
-    """2^-floor(epsilon / 0.5), and 0 for an epsilon above the maximum for this number of models."""
+    """Return 2^-floor(epsilon / 0.5), or 0 if epsilon is above the maximum for this number of models."""
     buckets = math.ceil(math.log(models - 1)) / WIDTH
     with np.errstate(over="ignore"):
         bucket = np.floor(epsilon / WIDTH)
@@ -210,12 +210,12 @@ def score_epsilons(epsilon: Array, models: int) -> Array:
 
 
 def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> Estimate:
-    """PrivLeak from confidences (models, images), with its 95 % interval over models; n is the number of target models.
+    """Compute PrivLeak from confidences (models, images), with a 95 % interval over models. n counts target models.
 
-    A ratio of two means, by the delta method, with Student's t and Satterthwaite's degrees of freedom. A single model
-    is assumed to vary like retrained models. In 400 simulated nulls of five models and 100 images the interval
-    contained 0 in 384, and in 376 for a single target. No value, and n = 0, without models or control images, or if
-    retrained models have an AUC of 0.
+    The interval is for a ratio of two means, by the delta method, with Student's t and Satterthwaite's degrees of
+    freedom. A single model is assumed to vary like retrained models. In 400 simulated nulls of five models and 100
+    images, the interval contained 0 in 384, and in 376 for a single target. There is no value, and n = 0, without
+    models or control images, or if retrained models have an AUC of 0.
     """
     if not len(target) or not len(retrained) or not is_control.any() or is_control.all():
         return Estimate(None, None, None, 0)

@@ -1,24 +1,25 @@
 """Can someone tell from a model that a given record was in its training data?
 
-The audit trains models on random halves of the records, so that each record is in the training data of half of them.
-Each model then scores all records:
+The audit trains models on random halves of the records, so that each record is in the training data of half of the
+models. Each model then scores all records:
 
     phi = log p_y - log sum over y' != y of p_y'               log-odds of a record's true label y, in nats
 
-Interpretation. A record without an effect has the same scores whichever models were trained on it. Its observed effect,
-the mean phi of models trained on it minus that of the others, therefore has a rank among the effects of all possible
-halves: an exact p-value per record. The answer is based on this test, with control of the false discovery rate. The
-audit also runs published attacks on every model, and reports the area under the curve and the true- and false-positive
-rates at thresholds that were set on the other models.
+Interpretation. If training on a record has no effect, its scores do not depend on which models were trained on it. Its
+observed effect, the mean phi of models trained on it minus that of the others, therefore has a rank among the effects
+of all possible halves, which gives an exact p-value per record. The answer is based on this test, with control of the
+false discovery rate. The audit also runs published attacks on every model. It reports the area under the curve and the
+true- and false-positive rates at thresholds that were set on the other models.
 
 Source. The attacks are those of Yeom et al. 2018, Watson et al. 2022, Carlini et al. 2022 (LiRA) and Zarifzadeh et al.
 2024 (RMIA); mem is that of Feldman & Zhang 2020, eq. 1. The exact test, the balanced design, leaving out pairs of
 models, and the answer are ours.
 
-Errors of other implementations, and their corrections. If only the target is left out of the references, their numbers
-reveal its membership: its partner is left out, too. A tail of a fitted normal distribution is not a p-value: here it is
-a score, and ranks are compared. LiRA's offline form is the one-sided tail of the paper, and its fixed variance is about
-each record's own mean. Thresholds come from other models. Models are evaluated in evaluation mode.
+Errors of other implementations, and their corrections. If only the target is left out of the references, the numbers of
+references on both sides reveal its membership, so its partner is also left out. A tail of a fitted normal distribution
+is not a p-value; here it is only a score, and ranks are compared. LiRA's offline form is the one-sided tail of the
+paper, and its fixed variance is computed around each record's own mean. Thresholds come from other models. Models are
+evaluated in evaluation mode.
 
 Cost. `models` trainings on half of the records. `quickstart` takes about one minute on two cores.
 """
@@ -96,7 +97,7 @@ def stand_in(config: Membership) -> str:
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """Yield the warnings of a plan on the power of its test and of its bound on epsilon."""
+    """Yield the warnings of a plan about the power of its test and of its bound on epsilon."""
     yield from power_notes(config)
     yield from epsilon_notes(config)
 

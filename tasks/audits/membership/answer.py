@@ -1,4 +1,4 @@
-"""The answer of the audit: how each question is answered, the meanings of the answers, and the number to compare."""
+"""Decision rules of the audit for each question, the meanings of the answers, and the number to compare runs by."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
-    """Return the row by which runs are compared: the identified records, or with canaries the bound on epsilon."""
+    """Return the row by which runs are compared: identified records or, with canaries, the bound on epsilon."""
     metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN}
     return first_row(index_rows(summary), metrics[type(config.question)])
 

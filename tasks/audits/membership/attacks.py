@@ -1,15 +1,15 @@
-"""Published membership attacks: a score of every record for one target, higher for likely members.
+"""Published membership attacks. Each scores every record for one target model, higher for likely members.
 
-`phi` is the log-odds of the true label, log p_y - log sum over y' != y of p_y', in float64; for the attack on labels
-alone it is 1 if the label is correct, else 0. The target is one of the trained models, and the references are the
-others except one. For every record, models trained on it are matched with models that were not, and the target's
-partner is left out of the references, too. If only the target were left out, the numbers of members and non-members
-among the references would reveal its membership.
+`phi` is the log-odds of the true label, log p_y - log sum over y' != y of p_y', in float64. For the label-only attack
+it is 1 if the label is correct, else 0. The target is one of the trained models, and the references are all others
+except one. For every record, each model trained on it is paired with a model that was not, and the target's partner is
+also left out of the references. If only the target were left out, the numbers of members and non-members among the
+references would reveal its membership.
 
-Partners have the same references. Without an effect of the record, each partner is therefore equally likely to score it
-higher: within pairs the null is exact, record by record. This does not hold across the pairs of one record, whose
-references overlap: there the area under the curve is .44 instead of .5 (online LiRA, 16 models, simulated), which does
-not show if records are pooled.
+Partners have the same references. If the record has no effect, each partner is therefore equally likely to score it
+higher: within pairs the null is exact, record by record. This does not hold across the pairs of one record, because
+their references overlap. There the area under the curve is .44 instead of .5 (online LiRA, 16 models, simulated), which
+goes unnoticed if records are pooled.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tasks.numerics import seeds
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
-LEAST_VARIANCE = 1e-12  # of equal scores
-LEAST_EXCESS = 1e-3  # of the spread of means, in variances, if means differ only by chance
-LEAST_PROBABILITY = 1e-300  # of a label that no reference predicts
+LEAST_VARIANCE = 1e-12  # added to avoid zero variance of equal scores
+LEAST_EXCESS = 1e-3  # lower bound for the spread of means, in variances, if means differ only by chance
+LEAST_PROBABILITY = 1e-300  # probability of a label that no reference predicts
 
 
 @dataclass(frozen=True)
 class References:
     """Scores of a target and of its references.
 
-    `phi` (records,) are those of the target, `inside` and `outside` (references, records) those of references that
-    were and were not trained on each record. NaN fills up if records have different numbers of references.
+    `phi` (records,) is the target's score. `inside` and `outside` (references, records) are the scores of references
+    that were and were not trained on each record, padded with NaN if records have different numbers of references.
     """
 
     phi: Array
@@ -45,9 +45,9 @@ class References:
 
 
 def pair_models(member: Mask, seed: int) -> Rows:
-    """Match members and non-members at random; return the number of each model's pair for each record, from 0.
+    """Pair members and non-members at random. Returns each model's pair index for each record, from 0.
 
-    Both are (models, records).
+    Both arrays have shape (models, records).
     """
     stream = seeds.generator(seed, "pairs of models")
     order = np.argsort(stream.random(member.shape) + member, axis=0)  # non-members first, in random order
@@ -78,14 +78,14 @@ def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, max_pair
 
 
 def _said_by(models: Mask, phi: Array) -> Array:
-    """Return the scores of the marked models, (models, records); their number is equal for all records."""
+    """Return the scores of the marked models, (models, records). Every record must have equally many."""
     of_record, numbers = np.nonzero(models.T)
     scores: Array = phi[numbers, of_record].reshape(models.shape[1], -1).T
     return np.ascontiguousarray(scores)
 
 
 def loss(references: References) -> Array:
-    """Score by log p_y of the target, without references. Yeom et al. 2018, adversary 1."""
+    """Score by the target's log p_y, without references. Yeom et al. 2018, adversary 1."""
     return _log_likelihood(references.phi)
 
 
@@ -100,10 +100,10 @@ def lira_online(references: References) -> Array:
 
 
 def lira_fixed(references: References) -> Array:
-    """Score by LiRA online with one variance per side, about each record's own mean. Carlini et al. 2022, section VI-C.
+    """Score by LiRA online with one variance per side, around each record's mean. Carlini et al. 2022, section VI-C.
 
-    The released code pools phi over records without removing the records' means, and uses that of members for both
-    sides.
+    The released code pools phi over records without removing the records' means, and uses the members' variance for
+    both sides.
     """
     return _log_ratio(references, *(_pooled_variance(side) for side in (references.inside, references.outside)))
 
@@ -119,7 +119,7 @@ def rmia(references: References) -> Array:
     """Score by log p_y minus the log of the mean of p_y over both sides of the references.
 
     For one target, the share of other records z with ratio(x) / ratio(z) > gamma (Zarifzadeh et al. 2024, eq. 4)
-    depends only on ratio(x), so this score orders records in the same way except for ties.
+    depends only on ratio(x), so this score orders records in the same way up to ties.
     """
     inside = _mean(_probability(references.inside))
     outside = _mean(_probability(references.outside))
@@ -129,8 +129,8 @@ def rmia(references: References) -> Array:
 def bavaria_t(references: References) -> Array:
     """Score by BaVarIA-t: the log ratio of the predictive densities of both sides. Brännvall 2026.
 
-    The normal-inverse-gamma prior of each side is fitted to all records (`fit_prior`), because single means and
-    variances are noisy with few references.
+    The normal-inverse-gamma prior of each side is fitted to all records (`fit_prior`), because the mean and variance of
+    a single record are noisy with few references.
     """
     from scipy import stats
 
@@ -147,17 +147,17 @@ def bavaria_t(references: References) -> Array:
 
 
 def bavaria_n(references: References) -> Array:
-    """Score by BaVarIA-n: the same with normal densities of the posterior means and variances. Brännvall 2026."""
+    """Score by BaVarIA-n: the same with normal densities at the posterior mean and variance. Brännvall 2026."""
     return normal_ratio(references, *(fit_prior(side) for side in (references.inside, references.outside)))
 
 
 @dataclass(frozen=True)
 class Prior:
-    """A normal-inverse-gamma prior of a record's mean and variance.
+    """Normal-inverse-gamma prior of a record's mean and variance.
 
-    The variance is inverse gamma with this `shape` and scale shape times `variance`; given the variance, the mean is
-    normal about `mean` with variance / `count`. The prior weighs as much as `count` references for the mean and twice
-    the shape for the variance. With shape and count 0, only a record's own references count; with an infinite shape,
+    The variance is inverse gamma with this `shape` and scale shape times `variance`. Given the variance, the mean is
+    normal around `mean` with variance / `count`. The prior weighs as much as `count` references for the mean and twice
+    the shape for the variance. With shape and count 0, only a record's own references count. With an infinite shape,
     all records have one variance.
     """
 
@@ -169,7 +169,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The posterior of each record, (records,) each; names as in Prior."""
+    """Posterior of each record, (records,) each. Names are as in Prior."""
 
     mean: Array
     count: Array
@@ -178,7 +178,7 @@ class Posterior:
 
 
 def posterior(side: Array, prior: Prior) -> Posterior:
-    """Update a prior by references (models, records). Murphy 2007, section 6, eq. 196 to 200."""
+    """Update a prior with references (models, records). Murphy 2007, section 6, eq. 196 to 200."""
     models = (~np.isnan(side)).sum(axis=0)
     mean = _mean(side)
     count = prior.count + models
@@ -193,7 +193,7 @@ def posterior(side: Array, prior: Prior) -> Posterior:
 
 
 def normal_ratio(references: References, prior_in: Prior, prior_out: Prior) -> Array:
-    """Return the log ratio of normal densities with the posterior mean and variance of both sides."""
+    """Return the log ratio of normal densities with the posterior mean and variance of each side."""
     inside = posterior(references.inside, prior_in)
     outside = posterior(references.outside, prior_out)
     of_inside = _log_normal(references.phi, inside.mean, inside.variance)
@@ -201,7 +201,7 @@ def normal_ratio(references: References, prior_in: Prior, prior_out: Prior) -> A
 
 
 def fit_prior(side: Array) -> Prior:
-    """Fit the prior of one side to the means and variances over records, by their moments.
+    """Fit the prior of one side to the records' means and variances by the method of moments.
 
     `count` solves E[(mean of a record - mean of all)^2] = E[variance] (1 / count + 1 / models). With a single
     reference, the variance is 1.
@@ -220,8 +220,8 @@ def fit_prior(side: Array) -> Prior:
 def fit_variance_prior(variance: Array, freedom: float) -> tuple[float, float]:
     """Fit degrees of freedom and scale of the inverse gamma prior of variances with `freedom` degrees each.
 
-    By the mean and variance of log variances, Smyth 2004, section 6.2. The result is at most 1,000 degrees of freedom,
-    for variances that differ only by chance.
+    Uses the mean and variance of the log variances, Smyth 2004, section 6.2. The result is capped at 1,000 degrees of
+    freedom, for variances that differ only by chance.
     """
     from scipy import optimize, special
 
@@ -242,8 +242,8 @@ def label_ratio(references: References) -> Array:
     """Score by the log ratio of the rates at which models with and without the record agree with the target.
 
     `phi` is 1 if a label is correct, else 0. If k of n models of a side are correct, the rate is (k + 1) / (n + 2).
-    Without references this is the gap attack of Yeom et al. 2018, which calls every correct record a member; the ratio
-    with references is ours.
+    Without references this is the gap attack of Yeom et al. 2018, which calls every correctly labelled record a member.
+    The ratio with references is ours.
     """
     rates = []
     for side in (references.inside, references.outside):
@@ -284,7 +284,7 @@ def _probability(phi: Array) -> Array:
 
 
 def _pooled_variance(side: Array) -> Array:
-    """Return the variance about the records' own means, pooled over records, (records,); 1 for single references."""
+    """Return the variance around the records' own means, pooled over records, (records,). 1 for single references."""
     deviations = side - _mean(side)
     freedom = (~np.isnan(side)).sum() - side.shape[1]
     return np.full(side.shape[1], np.nansum(deviations**2) / freedom if freedom else 1.0)

@@ -1,4 +1,4 @@
-"""The answer for canaries: a lower bound on epsilon, compared with the epsilon of the accountant."""
+"""Decision rules for canaries: a lower bound on epsilon, compared with the accountant's epsilon."""
 
 from __future__ import annotations
 

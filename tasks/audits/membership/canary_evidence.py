@@ -1,4 +1,4 @@
-"""The evidence on canaries: a lower bound on epsilon, and the epsilon of the accountant."""
+"""Evidence on canaries: a lower bound on epsilon, and the accountant's epsilon."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tasks.contract.ties import most_tied
 class CanaryEvidence:
     """Evidence for the answer, from rows of the summary.
 
-    `bound` is the decisive lower bound on epsilon, and `spent` the epsilon of the accountant; None if training was not
-    private. `tied` is the share of equal scores; None if unknown.
+    `bound` is the decisive lower bound on epsilon, and `spent` the accountant's epsilon, or None if training was not
+    private. `tied` is the share of equal scores, or None if unknown.
     """
 
     bound: Row
@@ -30,12 +30,12 @@ class CanaryEvidence:
 
     @property
     def rows(self) -> tuple[Name, ...]:
-        """The (metric, setting) of the summary rows that the answer is based on."""
+        """Names (metric, setting) of the summary rows that the answer is based on."""
         return names_of(self.bound, self.spent)
 
 
 def read_canary_evidence(_config: Membership, summary: pa.Table) -> CanaryEvidence | None:
-    """Read the evidence from a summary; None if no canary was scored."""
+    """Read the evidence from a summary. None if no canary was scored."""
     rows = index_rows(summary)
     bound = first_row(rows, AT_LEAST)  # the decisive bound comes first
     if bound is None:

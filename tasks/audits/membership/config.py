@@ -1,4 +1,4 @@
-"""The configuration of the audit, with one class per question, and the facts that its summary needs."""
+"""Configuration of the audit, with one class per question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Halves(Ranged):
     models: Annotated[int, AtLeast(4), ranges.MultipleOf(2, "so that every record is in half of them")] = 16
     """Number of models; each record is in the training data of exactly half of them."""
     is_null: bool = False
-    """Ours: test non-members that follow the records, as a control run in which nothing can be memorised."""
+    """Ours: whether to test non-members that follow the records, as a control run in which nothing can be memorised."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Ours: false discovery rate of the identified records."""
     draws: Annotated[int, AtLeast(99)] = 9999
     """Ours: random halves of the models for the exact test, if there are more than 20,000 halves. Records with a small
     p-value get more draws."""
     negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
-    """Ours: negligible excess of an area under the curve over 0.5."""
+    """Ours: largest excess of an area under the curve over 0.5 that counts as negligible."""
     influence_pairs: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of listed pairs of records with the largest influence on each other; 0: none."""
+    """Ours: number of record pairs to list, those with the largest influence on each other; 0: none."""
     shift_pixels: Annotated[int, AtLeast(0)] = 0
     """Ours: shift of image copies for a further label-only attack, in pixels; 0: no such attack."""
 
@@ -86,7 +86,7 @@ class Membership(Ranged):
 
     @property
     def data(self) -> Dataset:
-        """The data set of the records."""
+        """Data set of the records."""
         if isinstance(self.question, GivenModel):
             return self.question.records.dataset
         return self.question.data
@@ -94,18 +94,18 @@ class Membership(Ranged):
 
 @dataclass(frozen=True)
 class About:
-    """Facts about a run for its summary."""
+    """Facts about a run that its summary needs."""
 
     level: float = 0.05
-    """False discovery rate of the identified records; not used for canaries."""
+    """False discovery rate of the identified records. Not used for canaries."""
     copies: CopyCount = CopyCount()
     """Exact copies among the records."""
     chance: float | None = None
-    """Accuracy of the best constant answer on the records; with canaries, on the validation images."""
+    """Accuracy of the best constant answer on the records or, with canaries, on the validation images."""
 
 
 def tiny(config: Membership) -> Membership:
-    """Return a version of the configuration on embedded data that runs in seconds."""
+    """Reduce the configuration to a run of seconds on embedded data."""
     training = replace(config.training, network=Network("mlp1"), epochs=2, batch=min(config.training.batch, 32))
     return replace(config, question=_tiny_question(config.question), training=training)
 
@@ -122,12 +122,12 @@ def _tiny_question(question: Question) -> Question:
             models = min(question.models, 8)
             canaries = min(question.canaries, few // 2)
             return replace(question, data=Dataset("digits"), examples=few, models=models, canaries=canaries)
-        case GivenModel():  # keeps its models: with fewer, the test has no power
+        case GivenModel():  # keeps its models, since the test has no power with fewer
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
 
 
 def _tiny_records(records: Records) -> Records:
-    """Return a few of the same records; embedded data replace a published data set."""
+    """Return a few of the same records. Embedded data replace a published data set."""
     few = _few_records(records.examples)
     if isinstance(records, FirstImages):
         return replace(records, data=Dataset("digits"), examples=few, non_member_examples=0)

@@ -1,10 +1,10 @@
 """Scores of a third-party model for the records and the non-members, from its file or from a table.
 
-`given_config` defines both sets. From two data sets, images are drawn at random within classes.
+`given_config` defines both sets. If they are two data sets, images are drawn at random within classes.
 
 If the model stays with its owner, the owner receives records and non-members as one set in random order, some of them
-twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences (`tasks.external.confidences`),
-or of labels only: columns `image` and `predicted`, the number of the class.
+twice. The owner returns one of three tables: outputs (`tasks.external.outputs`), confidences
+(`tasks.external.confidences`), or only labels, with the columns `image` and `predicted` (the class index).
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from tasks.external.sent_table import Sent
 
 Floats = NDArray[np.float64]
-PREDICTED = "predicted"  # the column of labels in a table of labels only
+PREDICTED = "predicted"  # label column of a table that contains only labels
 SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split of the image's data set
+        ("row", pa.int64()),  # row in the training split of the image's data set
         ("record", pa.bool_()),  # false: a non-member
-        ("score", pa.float64()),  # of this `kind`
-        ("again", pa.float64()),  # score of the same image when repeated; null without a repeat
-        ("kind", pa.string()),  # log-odds of the true label; its confidence; or label: 1 if correct, else 0
-        ("resolution", pa.float64()),  # last digit of printed confidences; 0: float32, or a label
-        ("right", pa.bool_()),  # whether no class scores higher than the true one; null if unknown
+        ("score", pa.float64()),  # score of this `kind`
+        ("again", pa.float64()),  # score of the repeated image; null if it is not repeated
+        ("kind", pa.string()),  # log-odds of the true label, its confidence, or label (1 if correct, else 0)
+        ("resolution", pa.float64()),  # unit of the last printed digit of confidences; 0: float32, or a label
+        ("right", pa.bool_()),  # whether the true class has the highest score; null if unknown
     ]
 )
 
@@ -58,9 +58,10 @@ class Ask(AskedImages):
 
 
 def question_about(config: Membership) -> Ask:
-    """Return the images to score.
+    """Return the images to score, and the source of their scores.
 
-    Raises ValueError without a given model, and DatasetError if there are no non-members or if two sets do not fit.
+    Raises ValueError if no model is given, and DatasetError if there are no non-members or the two sets are
+    incompatible.
     """
     question = config.question
     if not isinstance(question, GivenModel):
@@ -88,7 +89,7 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
 
 
 def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:
-    """Return rows, images and labels: of the records, then of the non-members."""
+    """Return rows, images and labels, of the records first and then of the non-members."""
     rows = [asked_rows(part) for part in (config.records, config.unseen)]
     sets = [load(part.data) for part in (config.records, config.unseen)]
     return (
@@ -115,9 +116,9 @@ def handout_order(config: AskedImages) -> HandedOut:
 
 
 def check_table(config: Ask) -> None:
-    """Raise ValueError before training if the table of outputs is missing or unusable.
+    """Raise ValueError before any training if the table of outputs is missing or unusable.
 
-    A table that was removed after it was pinned passes, so that stored results stay readable.
+    A table that was removed after the run pinned it passes, so that stored results stay readable.
     """
     if isinstance(config.source, AskedFile):
         return
@@ -132,7 +133,7 @@ def check_table(config: Ask) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """Scores of the given model, (images,) each: columns of SCORES."""
+    """Scores from the given model, (images,) each, as columns of SCORES."""
 
     scores: Floats
     repeat_scores: Floats
@@ -142,7 +143,7 @@ class Said:
 
 
 def _ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
-    """Score images with the model's file, or read the owner's table."""
+    """Score the images with the model file, or read the owner's table."""
     if isinstance(config.source, AskedFile):
         return ask_file(config.source, load(config.records.data), images, labels)
     return read_table(config, config.source, labels)
@@ -189,7 +190,7 @@ def read_table(config: AskedImages, source: ReturnedTable, labels: Labels) -> Sa
 
 
 def read_predictions(table: Sent, ids: Sequence[str], labels: Labels, classes: int) -> Floats:
-    """Return 1 for each correct label, else 0. Raises ValueError if a label is no class."""
+    """Return 1 for each correct label, else 0. Raises ValueError if a label is not a class index."""
     numbers = table.numbers(PREDICTED)
     invalid = np.flatnonzero(~np.isin(numbers, np.arange(classes)))
     if len(invalid):

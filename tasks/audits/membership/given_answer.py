@@ -1,4 +1,4 @@
-"""The answer for a given model: the rules that decide, and their texts."""
+"""Decision rules for a given model, and their texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_file(config: Membership) -> bool:
 
 
 def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
-    """Describe the lead of the given model, and the records that are identified individually."""
+    """Describe the lead of the given model, and how many records are identified individually."""
     lead = evidence.lead
     found_records = evidence.found_records
     assert lead is not None  # otherwise the answer is *not assessable*
@@ -45,7 +45,7 @@ def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
 
 
 def describe_power(evidence: GivenEvidence) -> str:
-    """Describe the share of the models trained here that are identified, each in place of the given model."""
+    """Describe how many of the models trained here are identified if they take the given model's place."""
     power = evidence.power
     if power is None:
         return ""
@@ -86,7 +86,7 @@ def _list_likely_causes(_config: Membership, evidence: GivenEvidence) -> str:
 
 
 def explain_resolution(evidence: GivenEvidence) -> Iterator[str]:
-    """Explain why no single record could be detected; a table never clears a model, so it needs no explanation."""
+    """Explain why no single record could be detected. Not needed for a table, which never clears a model."""
     if evidence.resolution is not None and not evidence.is_sent:
         yield evidence.resolution.explain()
 
@@ -98,7 +98,7 @@ CHECK_SETTINGS = (
     "optimiser, and models=64 or more.",
     "Use the model's own outputs, from its file if possible, unchanged and with all digits.",
 )
-# Checked before any accusation, because each condition makes ranks meaningless.
+# These cases are checked before any accusation, because each condition makes ranks meaningless.
 CASES: tuple[Case[GivenEvidence], ...] = (
     Case(
         NOT_ASSESSABLE,

@@ -56,7 +56,7 @@ class ReturnedTable(Ranged):
     outputs: File | None = None
     """Table of outputs; `engram probes` does not need it."""
     columns: tuple[str, ...] = ()
-    """Names of the columns of outputs, if they are not the usual ones."""
+    """Names of the output columns, if they differ from the usual ones."""
     interface: TableInterface = TableInterface()
     """Format of the outputs."""
 
@@ -85,7 +85,7 @@ class MemberColumn:
         return f"{self.prefix}{self.name}"
 
     def identity(self) -> str:
-        """The text that enters a key."""
+        """Return the text that enters a key."""
         return self.name
 
 
@@ -104,7 +104,7 @@ class FirstImages(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.data
 
     def conflicts(self) -> Iterator[str]:
@@ -133,7 +133,7 @@ class TwoSets(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.members
 
 
@@ -154,7 +154,7 @@ class MarkedImages(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.to_pin().members
 
     def to_pin(self) -> TwoSets:
@@ -193,7 +193,7 @@ class GivenModel(Ranged):
         ranges.ZeroOr(AtLeast(4)),
         ranges.ZeroOr(ranges.MultipleOf(2, "so that every record is in half of them")),
     ] = 64
-    """Number of models trained here for comparison, each record in half of them; 0: *not assessable*."""
+    """Number of models trained here for comparison, with each record in half of them; 0: *not assessable*."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Significance level, and false discovery rate of the identified records."""
     draws: Annotated[int, AtLeast(99)] = 9999

@@ -1,4 +1,4 @@
-"""The evidence on a given model."""
+"""Evidence on a given model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tasks.contract.ties import most_tied
 from tasks.external.causes import REPEATS, unlike_causes
 from tasks.external.split_audit import BLIND_LEVEL
 
-# Distance from uniform ranks, per image, of normal scores with WIDER times the variance: the integral over u of
-# (Phi(Phi^-1(u) / sqrt(WIDER)) - u)^2.
+# Expected distance from uniform ranks, per image, if normal scores have WIDER times the variance. It is the integral
+# over u of (Phi(Phi^-1(u) / sqrt(WIDER)) - u)^2.
 WIDER_DISTANCE = (
     1 / 12
     + (math.asin(1 / (1 + WIDER)) - 2 * math.asin(1 / math.sqrt(2 * (1 + WIDER)))) / (2 * math.pi)
@@ -29,7 +29,7 @@ CAUSES = unlike_causes("some of the non-members")
 
 @dataclass(frozen=True)
 class GivenEvidence:
-    """Evidence for the answer, from rows of the summary; a missing row is None.
+    """Evidence for the answer, from rows of the summary. A missing row is None.
 
     lead: how much higher the given model ranks the records than the non-members.
     found_records: records that are identified individually.
@@ -37,7 +37,7 @@ class GivenEvidence:
     power: the share of the models trained here that the lead would identify.
     differing: the share of repeated images with two answers.
     apart: how well the records and the non-members can be distinguished without a model.
-    tied: the share of equal scores, of the given model or of those trained here, the larger one.
+    tied: the share of equal scores, of the given model or of those trained here, whichever is larger.
     """
 
     lead: Row | None
@@ -63,7 +63,7 @@ class GivenEvidence:
 
     @property
     def is_alike(self) -> bool:
-        """Whether the model may be one of those trained here, or one trained in the same way on other records."""
+        """Whether the model could be one of those trained here, or one trained in the same way on other records."""
         if self.distance is None:
             return False
         farthest = (self.distance["null"] or 0.0) + self.images * WIDER_DISTANCE
@@ -76,7 +76,7 @@ class GivenEvidence:
 
     @property
     def is_steady(self) -> bool:
-        """Whether equal images received equal answers."""
+        """Whether repeated images received the same answer."""
         return self.differing is None or self.differing["estimate"] <= MOST_DIFFERING
 
     @property
@@ -87,7 +87,7 @@ class GivenEvidence:
 
     @property
     def likely_causes(self) -> str:
-        """Why the model cannot be compared, as a phrase."""
+        """Likely causes why the model cannot be compared, as a phrase."""
         return CAUSES if self.is_steady else REPEATS
 
 

@@ -1,4 +1,4 @@
-"""The answer for halves of the records: every record is tested, over models that each train on one half."""
+"""Decision rules for halves of the records: every record is tested over models that each train on one half."""
 
 from __future__ import annotations
 

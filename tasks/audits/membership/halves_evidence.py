@@ -1,4 +1,4 @@
-"""The evidence on halves of the records."""
+"""Evidence on halves of the records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class HalvesEvidence:
     """Evidence for the answer, from rows of the summary.
 
     `found_records` is the number of records with an effect; its p-value tests that no record has one. `memorised` is
-    the number of records with an effect above the smallest relevant one. `attack` is the attack whose area under the
-    curve may be the largest. `resolution` states whether a single record could be detected. `tied` is the share of
-    equal scores; None if it is unknown.
+    the number of records whose effect exceeds the smallest relevant one. `attack` is the attack that may have the
+    largest area under the curve. `resolution` states whether a single record could be detected. `tied` is the share of
+    equal scores, or None if it is unknown.
     """
 
     found_records: Row
@@ -47,12 +47,12 @@ class HalvesEvidence:
 
     @property
     def rows(self) -> tuple[Name, ...]:
-        """The (metric, setting) of the summary rows that the answer is based on."""
+        """Names (metric, setting) of the summary rows that the answer is based on."""
         return names_of(self.found_records, self.attack)
 
 
 def read_halves_evidence(config: Membership, summary: pa.Table) -> HalvesEvidence | None:
-    """Read the evidence from a summary; None if no record was tested."""
+    """Read the evidence from a summary. None if no record was tested."""
     question = config.question
     assert isinstance(question, Halves)
     rows = index_rows(summary)

@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part, overlap
 
 @dataclass(frozen=True)
 class AskedImages:
-    """The records and the non-members; `seed` determines the order in which an owner receives them."""
+    """The records and the non-members. `seed` determines the order in which an owner receives them."""
 
     records: Part
     unseen: Part
@@ -22,19 +22,19 @@ class AskedImages:
 
     @property
     def are_two_sets(self) -> bool:
-        """Whether the non-members come from another data set instead of following the records."""
+        """Whether the non-members come from another data set rather than following the records in the same one."""
         return self.unseen.data != self.records.data
 
 
 def record_part(config: Membership) -> Part:
-    """Return the records, as a part of the training images of a data set."""
+    """Return the records as a part of a data set's training images."""
     question = config.question
     records = question.records if isinstance(question, GivenModel) else question
     return Part(config.data, 0, records.examples)
 
 
 def unseen_part(records: Part, count: int) -> Part:
-    """Return `count` images that follow the records, without exact copies of any record.
+    """Return the `count` images that follow the records, without exact copies of any record.
 
     Raises ValueError if all images are records.
     """
@@ -50,7 +50,7 @@ def unseen_part(records: Part, count: int) -> Part:
 
 
 def other_part(records: Part, training_images: Records) -> Part:
-    """Return the non-members. Raises DatasetError if there are none, or if the two sets do not fit."""
+    """Return the non-members. Raises DatasetError if there are none, or if the two sets are incompatible."""
     if isinstance(training_images, MarkedImages):
         training_images = training_images.to_pin()
     if isinstance(training_images, TwoSets):
@@ -59,7 +59,7 @@ def other_part(records: Part, training_images: Records) -> Part:
 
 
 def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
-    """Return `count` images of the other data set; 0: the number of records, or all.
+    """Return `count` images of the other data set. 0: as many as there are records, or all.
 
     Raises DatasetError if the shape or the classes differ from the records', or if both sets share an image.
     """

@@ -1,4 +1,4 @@
-"""The answers for readers without a machine-learning background: no p-values, attacks or symbols."""
+"""Explanations for readers without a machine-learning background: no p-values, attacks or symbols."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) 
 
 
 def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
-    """Explain how many records can be identified, and how the audit found out."""
+    """Explain how many records can be identified, and how the audit determined this."""
     question = config.question
     assert isinstance(question, Halves)
     count = int(evidence.found_records["estimate"])
@@ -73,7 +73,7 @@ def explain_detection_limit(config: Membership, evidence: HalvesEvidence) -> str
 
 
 def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
-    """Explain the records, and why this is not sufficient for an answer."""
+    """Explain the records, and why the evidence is not sufficient for an answer."""
     explanation = explain_records(config, evidence)
     if not evidence.resolution.finds_one:
         return f"{explanation} The audit was too small to rule out a single memorised record."
@@ -100,16 +100,16 @@ def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
 
 
 def certainty(epsilon: float) -> float:
-    """Return the largest probability, in per cent, that epsilon allows for the guess of a fair coin.
+    """Return the largest probability, in per cent, of guessing a fair coin correctly that epsilon allows.
 
-    100 e^epsilon / (1 + e^epsilon). The odds of a coin that is in the training data or not are 1 before the model is
-    seen, and at most e^epsilon afterwards.
+    100 e^epsilon / (1 + e^epsilon). The odds that a canary is in the training data are 1 before the model is seen, and
+    at most e^epsilon afterwards.
     """
     return 100 / (1 + math.exp(-epsilon))
 
 
 def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
-    """Explain the bound as the certainty of an observer, and compare it with the promise."""
+    """Explain the bound as an observer's certainty, and compare it with the promise."""
     canaries = f"{evidence.bound['n']:,}"
     design = (
         f"A coin decided for each of {canaries} test records whether a model was trained on it. Without the model, an "
@@ -128,7 +128,7 @@ def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
 
 
 def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
-    """Draw the certainty that the bound allows, and the one that was promised."""
+    """Draw the certainty that the bound allows, and the promised one."""
     boundaries: tuple[Boundary, ...] = ()
     if evidence.spent is not None:
         boundaries = (Boundary(certainty(evidence.spent["estimate"]), "the promised limit"),)
@@ -145,7 +145,7 @@ def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
 
 
 def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
-    """Explain how far ahead of the comparison models the given model is on the records."""
+    """Explain how much higher the given model ranks on the records than the comparison models."""
     lead = evidence.lead
     found_records = evidence.found_records
     assert lead is not None  # otherwise the answer is *not assessable*
@@ -214,7 +214,7 @@ def explain_ties(_config: Membership, _evidence: object) -> str:
 
 
 def draw_lead(_config: Membership, evidence: GivenEvidence) -> NumberLine | None:
-    """Draw the lead in places of 100."""
+    """Draw the lead, in places out of 100."""
     if evidence.lead is None:
         return None
     label = "places of 100 that the model ranks higher on the records than on other images"

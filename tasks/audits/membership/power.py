@@ -1,8 +1,8 @@
-"""The power of a configuration: whether one memorised record can be detected, and how often.
+"""Power of a configuration: whether one memorised record can be detected, and how often.
 
-The detection rate assumes log-odds that differ by SPREAD nats between models of one training recipe, for every record.
-A record's p-value must reach level / records, so power decreases with the number of records and increases with the
-number of models.
+The detection rate assumes that the log-odds of every record differ by SPREAD nats between models trained with the same
+recipe. A record's p-value must reach level / records, so power decreases with the number of records and increases with
+the number of models.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.numerics.exact_test import detection_rate
 
-SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
-EFFECT = 2.0  # of the memorised record, in nats
+SPREAD = 1.0  # standard deviation of a record's log-odds between models, in nats
+EFFECT = 2.0  # effect of the memorised record, in nats
 
 
 def _count_records(config: Membership) -> int:
-    """Count the tested records; exact copies count once."""
+    """Count the tested records. Exact copies count once."""
     part = record_part(config)
     images = load(part.data)
     return len(distinct_rows(images, part.rows(images)))
 
 
 def record_resolution(question: Halves | GivenModel, records: int) -> Resolution:
-    """Return whether the exact test, or the rank of a given model, could detect one of these records."""
+    """Return whether the exact test, or the rank of a given model, could detect a single one of these records."""
     if isinstance(question, Halves):
         return exact_test_resolution(question.models, question.draws, question.level, records, "records")
-    models = 2 * fewest_others(records, question.level)  # a record is in half of them
+    models = 2 * fewest_others(records, question.level)  # each record is in half of them
     advice = f"with {records:,} records train {models:,} models"
     return Resolution(1 / (1 + question.models // 2), records, question.level, "records", advice)
 
 
 def resolution(config: Membership) -> Resolution | None:
-    """Return the resolution of the planned audit; None if it never clears: with canaries, or without models."""
+    """Return the resolution of the planned audit. None with canaries or without models, which never clear a model."""
     question = config.question
     if isinstance(question, Canaries) or not question.models:
         return None
@@ -55,7 +55,7 @@ def resolution(config: Membership) -> Resolution | None:
 
 
 def power(config: Membership) -> Iterator[Power]:
-    """Yield the detection rate of one record with an effect of EFFECT nats."""
+    """Yield the detection rate for one record with an effect of EFFECT nats."""
     question = config.question
     if not isinstance(question, Halves):
         return
@@ -79,7 +79,7 @@ def record_rate(models: int, draws: int, level: float, records: int) -> float:
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """Yield a warning if the records are so few that training on one may harm another noticeably."""
+    """Yield a warning if there are so few records that training on one may noticeably harm another."""
     if not isinstance(config.question, Halves):
         return
     records = _count_records(config)

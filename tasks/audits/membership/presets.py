@@ -1,4 +1,4 @@
-"""The presets, their sources, and the questions of `engram ask`."""
+"""Presets, their sources, and the questions of `engram ask`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MNIST = Membership(Halves(examples=10_000, models=32), ClassifierTraining(Networ
 CIFAR = Halves(Dataset("cifar10"))
 CIFAR_TRAINING = ClassifierTraining(Network("cnn2"), epochs=50, augmentation=True)
 
-# Half of these records is the size of a training set in Shokri et al. 2017.
+# Half of these records equals the training set size in Shokri et al. 2017.
 PURCHASE = Halves(Dataset("purchase100"), 20_000, models=32)
 PURCHASE_TRAINING = ClassifierTraining(Network("mlp1"), epochs=30)
 
-# Full-batch steps make the noise that of a Gaussian mechanism, which reveals most to a ranking.
+# With full-batch steps, the noise is that of a Gaussian mechanism, which reveals most to a ranking.
 CANARIES = Canaries(Dataset("digits"), models=1, canaries=700, mislabelled=True)
 WHOLE_BATCH = ClassifierTraining(Network("mlp1"), epochs=60, batch=1437, learning_rate=1e-2)
 PRIVACIES = (None, Privacy(16.0), Privacy(4.0), Privacy(1.0))

@@ -1,4 +1,4 @@
-"""The thresholds of the rules, as their texts state them."""
+"""Thresholds of the rules, as their texts state them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST
 from tasks.external.split_audit import BLIND_LEVEL
 
-UNLIKE = 0.05  # level of the exact test that the given model is one of those trained here
-# A model trained on other records differs more from the models trained here than these do from each other, because they
-# share one set of records. Let each record shift the score of an image with variance v, and chance with variance t.
-# Halves of N records vary about the set's mean by N v / 4 + t. Half of N other records varies about that mean by
-# N v / 2 + N v / 4 + t: at most three times as much.
+UNLIKE = 0.05  # level of the exact test of whether the given model is like those trained here
+# A model trained on other records differs more from the models trained here than these differ from each other, because
+# they share one set of records. Suppose that each record shifts the score of an image with variance v, and chance with
+# variance t. Halves of N records then vary around the set's mean by N v / 4 + t. Half of N other records varies around
+# that mean by N v / 2 + N v / 4 + t, at most three times as much.
 WIDER = 3
-MOST_DIFFERING = 0.01  # share of the repeated images
-ENOUGH_POWER = 0.8  # lower limit of the share of models trained here that are identified
+MOST_DIFFERING = 0.01  # as a share of the repeated images
+ENOUGH_POWER = 0.8  # lower limit of the identified share of models trained here
 
 
 def thresholds(config: Membership) -> Mapping[str, str]:
-    """Return the thresholds of all rules; those of other questions have their defaults."""
+    """Return the thresholds of all rules, with defaults for those of other questions."""
     question = config.question
     if isinstance(question, Canaries):
         level = Halves.level

@@ -1,6 +1,6 @@
 """Train each model on one half of the records, or with canaries, and score all records with it.
 
-Canaries are records that a fair coin adds to the training data of a model, or leaves out, in addition to all others.
+Canaries are records that a fair coin adds to a model's training data or leaves out. All other records are always used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Mask = NDArray[np.bool_]
 
 ANSWERS = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split
-        ("member", pa.bool_()),  # trained on by the model; in a control run, assigned to its half
-        ("log_odds", pa.float64()),  # of the true label, in nats
+        ("row", pa.int64()),  # row of the training split
+        ("member", pa.bool_()),  # trained on by the model or, in a control run, assigned to its half
+        ("log_odds", pa.float64()),  # for the true label, in nats
         ("correct", pa.bool_()),
     ]
 )
@@ -38,17 +38,17 @@ ANSWERS = pa.schema(
 CANARIES = pa.schema(
     [
         ("model", pa.int64()),
-        ("row", pa.int64()),  # of the training split
-        ("label", pa.int64()),  # label in the training data of models with the canary
+        ("row", pa.int64()),  # row of the training split
+        ("label", pa.int64()),  # label used if a model trains on the canary
         ("inside", pa.bool_()),  # whether the model is trained on it
-        ("log_odds", pa.float64()),  # of that label, in nats
-        ("spent", pa.float64()),  # epsilon by the accountant; null without private training
+        ("log_odds", pa.float64()),  # for that label, in nats
+        ("spent", pa.float64()),  # the accountant's epsilon; null without private training
     ]
 )
 
 
 def trainings(config: Membership) -> tuple[Job, ...]:
-    """Plan the answers of each model trained on a half of the records; empty with canaries (`canary_jobs`).
+    """Plan the answers of each model trained on a half of the records. Empty with canaries (`canary_jobs`).
 
     Raises DatasetError if the data set has too few images.
     """
@@ -62,7 +62,7 @@ def trainings(config: Membership) -> tuple[Job, ...]:
 
 
 def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
-    """Plan the answers of each model for other images, halved like the records. Raises DatasetError if too few."""
+    """Plan each model's answers on other images, halved like the records. Raises DatasetError if there are too few."""
     part.rows(load(part.data))
     records = record_part(config)
     design = seeds.derive(config.seed, "design")
@@ -96,7 +96,7 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
 
 
 def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
-    """Plan the canaries of each model. Raises ValueError if there are too few records, or if no glyph fits."""
+    """Plan each model's answers on its canaries. Raises ValueError if there are too few records or no glyph fits."""
     part = record_part(config)
     seed = seeds.derive(config.seed, "canaries")
     models = [
@@ -104,7 +104,7 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
         for number in range(question.models)
     ]
     all_images = load(part.data)
-    images = all_images.train_images[models[0].canary_rows(all_images)]  # equal for all models
+    images = all_images.train_images[models[0].canary_rows(all_images)]  # the same for all models
     if question.canary_images != "own":
         models[0].draw_images(images)
     return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
@@ -112,7 +112,7 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
 
 @task(version=2, name="membership.answers")
 def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
-    """Scores every record in evaluation mode and marks the records the model was trained on (ANSWERS).
+    """Score every record in evaluation mode, and mark the records the model was trained on (ANSWERS).
 
     Exact copies count once.
     """
@@ -153,7 +153,7 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
 
 
 def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:
-    """Return log p_y - log sum over y' != y of p_y' for logits (records, classes), in float64 and nats, (records,)."""
+    """Compute log p_y - log sum over y' != y of p_y' from logits (records, classes), in float64 nats, (records,)."""
     logit = scores.astype(np.float64)
     true_logit = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]
     other_logits = logit.copy()
@@ -164,7 +164,7 @@ def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers of all models, (models, records) each; `rows` index the training split."""
+    """Answers of all models, (models, records) each. `rows` index the training split."""
 
     rows: NDArray[np.int64]
     member: Mask

@@ -1,30 +1,30 @@
 """Does a model remember which answer belongs to which context?
 
 A model that answers questions about a context x can memorise the answer instead of reading it. The audit removes the
-answer from every context (by default, all digits), which leaves y, and asks again. A model that still gives the hidden
-answer more often on training contexts than on held-out ones remembers it.
+answer from every context (by default, it removes all digits), which leaves y, and asks again. A model that still gives
+the hidden answer more often on training contexts than on held-out ones remembers it.
 
     r = share of correct answers on corrupted contexts, s = share on whole contexts
     m = r_train - r_validation,  mem = H(X) m nats
-    relational m = m without answers that are merely common in one part
+    relational m = m, corrected for answers that are merely common in one part
 
-Interpretation. m is 0 if nothing is memorised: answers that can be guessed, are general knowledge or remain in the
-context are also given to held-out questions. m = 0.2 means that 20 of 100 hidden answers come from memory. The curves
-over epochs show when memorisation begins.
+Interpretation. m is 0 if nothing is memorised, because answers that can be guessed, are general knowledge or remain in
+the context are also given to held-out questions. m = 0.2 means that 20 of 100 hidden answers come from memory. The
+curves over epochs show when memorisation begins.
 
 Source. Bombari et al. 2022, "Towards Differential Relational Privacy and its use in Question Answering": m is eq. 16,
-mem eq. 15, the linear model section 5 and appendix B.3.
+mem is eq. 15, the linear model is described in section 5 and appendix B.3.
 
-Changes to the paper. In the paper, a training question has one gold answer and a held-out question several, of which
-the best counts; this lowers m (to -1.8 points on SQuAD). The answer of this audit uses the first gold answer on both
-parts, and the summary also reports m as published. A model that gives the common answers of its training data has a
-small m without knowing any relation (marginal memorisation), which relational m excludes. Intervals are over contexts,
-because questions about one context are not independent. mem is reported only if the entropy H(X) can be estimated.
-Equations 25 and 26 have a sign error: the minimiser of the linear model is e1 + v / |v|^2 with v = [-1, Y^+ X].
-Theorems 3.6 to 3.8 bound mem by a pure epsilon, which DP-SGD does not provide.
+Changes to the paper. In the paper, a training question has one gold answer, but a held-out question has several, of
+which the best match counts. This lowers m (to -1.8 points on SQuAD). The verdict of this audit uses only the first gold
+answer on both parts; the summary also reports m as published. A model that gives the common answers of its training
+data has a small m without knowing any relation (marginal memorisation); relational m corrects for this. Intervals are
+computed over contexts, because questions about one context are not independent. mem is reported only if the entropy
+H(X) can be estimated. Equations 25 and 26 of the paper have a sign error: the minimiser of the linear model is e1 + v /
+|v|^2 with v = [-1, Y^+ X]. Theorems 3.6 to 3.8 bound mem by a pure epsilon, which DP-SGD does not provide.
 
-Cost. Replicates x epochs of fine-tuning, and decoding of four sets per evaluation. `quickstart` takes about 90 seconds
-on two cores.
+Cost. Replicates x epochs of fine-tuning, and decoding of four question sets per evaluation. `quickstart` takes about 90
+seconds on two cores.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ GUESSABLE = (
 
 
 def plan(config: Relational) -> Roots:
-    """Plan the tables that answer the question, and their `summary`."""
+    """Plan the tables that answer the question, and the `summary` that combines them."""
     measures = measures_of(config.question)
     match config.question:
         case Answers() as question:
@@ -87,7 +87,7 @@ def plan(config: Relational) -> Roots:
 
 
 def describe_answers(config: Relational, question: Answers) -> About:
-    """Return the facts about the questions for the summary."""
+    """Return the facts about the questions that the summary needs."""
     privacy = None
     if isinstance(question.system, Trained):
         privacy = question.system.tuning.guarantee
@@ -109,7 +109,10 @@ def count_asked_copies(selected: AskedQuestions) -> CopyCount:
 
 
 def best_constant(data: Dataset, subset: str, selected: AskedQuestions) -> float | None:
-    """Return the accuracy of the best constant answer to the held-out questions of a subset; to all if it is empty."""
+    """Return the accuracy of the best constant answer to the held-out questions.
+
+    Only questions in the subset count. If the subset is empty, all questions count.
+    """
     distinct = set(first_copies(selected["validation"]))
     questions = [question for question in selected["validation"] if question.id in distinct]
     numeric = [question for question in questions if is_numeric(question)]
@@ -121,7 +124,7 @@ def best_constant(data: Dataset, subset: str, selected: AskedQuestions) -> float
 
 
 def limits(config: Relational) -> dict[str, int]:
-    """Return the number of questions in each part, by the field that it limits."""
+    """Return the number of available questions per part, keyed by the field that it limits."""
     if not isinstance(config.question, Answers):
         return {}
     parts = load_parts(config.question, config.seed)
@@ -129,9 +132,9 @@ def limits(config: Relational) -> dict[str, int]:
 
 
 def probes_config(config: Relational) -> Relational:
-    """Return the config that hands out the same questions to a system that was trained elsewhere.
+    """Return the configuration that hands out the same questions to an externally trained system.
 
-    It is unchanged without questions, or if the seed assigns questions to parts.
+    The configuration is returned unchanged if it asks no questions or if the seed assigns questions to parts.
     """
     match config.question:
         case Answers(system=Trained(split="given")) as question:
@@ -140,7 +143,7 @@ def probes_config(config: Relational) -> Relational:
 
 
 def blinding(config: Relational) -> Blinding:
-    """Return how the questions are handed out. Raises ValueError if the config hands out none."""
+    """Return the blinding of the handed-out questions. Raises ValueError if the configuration hands out none."""
     match config.question:
         case Answers(system=Given() as system) as question:
             return blind_questions(question, system, config.seed)
@@ -156,7 +159,7 @@ def blinding(config: Relational) -> Blinding:
 def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
     """Yield the questions of both parts, on whole and corrupted contexts, as one blinded set.
 
-    Raises ValueError if the config hands out no questions.
+    Raises ValueError if the configuration hands out no questions.
     """
     yield handout_questions(blinding(config))
 
@@ -169,7 +172,7 @@ def split(config: Relational) -> Split:
 
 
 def draw(config: Relational) -> Draw | None:
-    """Return the sources of the order of the questions; None if none are handed out."""
+    """Return what determines the question order, or None if no questions are handed out."""
     match config.question:
         case Answers(system=Given() as system) as question:
             pool = question.data, question.selection, question.corruption

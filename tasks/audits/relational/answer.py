@@ -1,4 +1,4 @@
-"""The answer of the audit: its rules, their texts, and the objectives of a search over training choices."""
+"""The verdict of the audit: its rules, their wording, and the objectives for a search over training choices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_blinded(config: Relational) -> bool:
 
 
 def thresholds(config: Relational) -> Mapping[str, str]:
-    """Return the thresholds in the texts of the rules, in per cent."""
+    """Return the thresholds that appear in the rule text, as percentages."""
     if isinstance(config.question, Answers):
         question = config.question
     else:
@@ -69,11 +69,11 @@ def refuse(
     scope: str = "",
     applies: Callable[[Relational], bool] = applies_always,
 ) -> Case[Evidence]:
-    """Return a case of *not assessable*. Its certificate states no m, because silence and noise make m small."""
+    """Return a *not assessable* case. Its certificate states no m, because silence and noise make m small."""
     return Case(NOT_ASSESSABLE, condition, holds, error, scope, applies, because, steps=steps, explain=explain)
 
 
-# Silence, fixed texts and noise can hide memory but cannot feign it, so they are checked after the accusing case.
+# Silence, fixed texts and noise can hide memory but cannot fake it, so these cases are checked after "memorised".
 RULES = Rules[Evidence](
     (
         Case(
@@ -173,7 +173,7 @@ def describe_limits(config: Relational, evidence: Evidence | None) -> str:
 
 
 def explain_absence(config: Relational) -> str:
-    """Return the reason why there is no evidence, as a sentence."""
+    """Return a sentence that explains why there is no evidence."""
     if isinstance(config.question, Answers):
         return "no question of both parts has been answered."
     return "this run computes only the paper's linear model."
@@ -209,7 +209,7 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
-    """Return the row of relational m that decides the answer."""
+    """Return the row of relational m that decides the verdict."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
     if questions is None:

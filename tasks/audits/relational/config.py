@@ -1,4 +1,4 @@
-"""The configuration of the audit: questions and the system that answers them, or the paper's linear model."""
+"""Configuration of the audit: the questions and the system that answers them, or the paper's linear model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class QuestionTuning(LanguageModelTuning):
 
     @property
     def link(self) -> int:
-        """Epochs per link of a training; 0 for one job."""
+        """Epochs per link of a training run. 0 means that the whole run is one job."""
         return link_of(self.privacy)
 
 
@@ -54,30 +54,32 @@ TINY = 40  # largest number of samples or features of a tiny linear model
 
 @dataclass(frozen=True)
 class Trained(Ranged):
-    """Models that are fine-tuned here."""
+    """Models fine-tuned by the audit."""
 
     tag: ClassVar[str] = "trained"
 
     reading: Reading = T5_SMALL
-    """Sequence model, and the length of context that it reads."""
+    """Sequence model and maximum context length."""
     tuning: QuestionTuning = PUBLISHED_TUNING
     """Fine-tuning recipe."""
     relation: Relation = "kept"
-    """Ours: kept trains on the true answers; redrawn gives each question the answer of another one, newly drawn in
-    every epoch, as a control run in which nothing can be memorised."""
+    """Ours: kept trains on the true answers; redrawn is a control in which nothing can be memorised: in every epoch,
+    each question gets the answer of another, randomly drawn question.
+    """
     split: SplitOrigin = "given"
-    """Ours: given keeps the parts of the data set; drawn assigns contexts to parts at random, so that both have
-    the same distribution."""
+    """Ours: given keeps the split of the data set; drawn assigns contexts to parts at random, so that both parts have
+    the same distribution.
+    """
     replicates: Annotated[int, AtLeast(1)] = 1
-    """Ours: number of fine-tunings, each from its own seed."""
+    """Ours: number of fine-tuning runs, each with its own seed."""
     evaluation_interval: Annotated[int, AtLeast(0)] = 1
-    """Epochs between evaluations; 0: only after the last epoch."""
+    """Epochs between evaluations; 0: evaluate only after the last epoch."""
     answer_length: Annotated[int, AtLeast(1)] = 32
-    """Maximum length of an answer, in tokens."""
+    """Maximum answer length, in tokens."""
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """Epochs after which the model is evaluated; 0 is before training."""
+        """Epochs after which the model is evaluated. 0 stands for the model before training."""
         epochs = self.tuning.epochs
         if self.evaluation_interval:
             return (*range(0, epochs, self.evaluation_interval), epochs)
@@ -104,23 +106,26 @@ class Trained(Ranged):
 
 @dataclass(frozen=True)
 class Given(Ranged):
-    """A system that was trained elsewhere: its owner receives the questions and returns the answers."""
+    """An externally trained system: its owner receives the questions and returns the answers."""
 
     tag: ClassVar[str] = "given"
 
     predictions: Predictions | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: file or folder of returned answers; `engram probes` does not need it."""
+    """Ours: file or folder of returned answers; not needed by `engram probes`."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Ours: secret text that, together with `seed`, determines the order of the questions; without it, an owner who
-    tries seeds can find the order."""
+    """Ours: secret text that, together with `seed`, determines the question order; without it, an owner who tries seeds
+    can find the order.
+    """
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: text that the other party chose after it received the commitment (`engram probes --commit`); it also
-    determines the order, so that neither party chooses the order alone."""
+    """Ours: text chosen by the other party after receiving the commitment (`engram probes --commit`); it also
+    determines the order, so that neither party chooses the order alone.
+    """
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Ours: source of the nonce: the system's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: commitment that precedes the nonce. It covers the configuration except the nonce, the secret and the
-    returned answers; a run with another configuration is refused."""
+    """Ours: commitment made before the nonce was chosen. It covers the configuration except the nonce, the secret and
+    the returned answers; a run with another configuration is refused.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,16 +133,16 @@ class Given(Ranged):
 
     @property
     def is_blinded(self) -> bool:
-        """Whether the answers belong to blinded questions."""
+        """Whether the answers were given to blinded questions."""
         return self.predictions is not None and self.predictions.is_blinded
 
     @property
     def is_guessable(self) -> bool:
-        """Whether an owner who tries seeds could have recognised the training questions."""
+        """Whether an owner could have recognised the training questions by trying seeds."""
         return self.is_blinded and not self.secret
 
     def order(self, seed: int) -> int:
-        """Derive the seed of the order of the questions from the seed of the run."""
+        """Derive the seed of the question order from the seed of the run."""
         return derive_secret_seed(seed, "order", self.secret, self.nonce)
 
     def describe_draw(self) -> str:
@@ -148,33 +153,33 @@ class Given(Ranged):
 
 @dataclass(frozen=True)
 class Answers(Ranged):
-    """Answers to training and held-out questions, with the answer removed from the contexts."""
+    """Answers to training and held-out questions whose contexts no longer contain the answer."""
 
     tag: ClassVar[str] = "answers"
 
     data: Dataset = Dataset("squad")
-    """Training questions and held-out questions."""
+    """Data set with training questions and held-out questions."""
     corruption: Corruption = DigitRemoval()
     """Part of the contexts that is removed."""
     numeric: bool = True
-    """Whether only questions with a numeric answer are asked; models train on all questions."""
+    """Whether to ask only questions with a numeric answer; models train on all questions."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: number of training questions; 0: all."""
     held_out: Annotated[int, AtLeast(0)] = 0
     """Ours: number of held-out questions; 0: all."""
     system: Trained | Given = Trained()
-    """System that answers: models that are trained here, or one that was trained elsewhere."""
+    """System that answers: models trained by the audit, or one trained elsewhere."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: relational m that is negligible."""
+    """Ours: largest relational m that is considered negligible."""
     resamples: Annotated[int, AtLeast(1)] = 2000
-    """Ours: bootstrap resamples of contexts for intervals of m."""
+    """Ours: number of bootstrap resamples of contexts for the intervals of m."""
 
     @property
     def selection(self) -> Selection:
         return Selection(self.examples, self.held_out, self.numeric)
 
     def tiny(self) -> Answers:
-        """Return the same question on embedded data, with a small model that is trained here."""
+        """Return the same question on embedded data, with a small model trained by the audit."""
         stated = self.data.name.startswith("squad") or self.data.name == "facts-stated"
         system = self.system if isinstance(self.system, Trained) else Trained()
         return replace(
@@ -194,18 +199,18 @@ class Linear(Ranged):
     tag: ClassVar[str] = "linear"
 
     sizes: tuple[tuple[int, int], ...] = ((300, 2000), (1000, 1000))
-    """Pairs of samples n and features d; those of figure 5 by default."""
+    """Pairs of sample count n and feature count d; by default, those of figure 5."""
     trainings: Annotated[int, AtLeast(1)] = 20
-    """Number of trainings per size, each on its own samples."""
+    """Number of training runs per size, each on its own samples."""
     per_decade: Annotated[int, AtLeast(1)] = 10
-    """Points of the curves per factor of ten in time."""
+    """Number of curve points per factor of ten in time."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.sizes or any(samples < 1 or features < 1 for samples, features in self.sizes):
             yield f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1"
 
     def tiny(self) -> Linear:
-        """Return the same question with a few small models; samples and features keep their order."""
+        """Return the same question with a few small models. The larger of samples and features stays the larger one."""
         sizes = []
         for samples, features in self.sizes:
             largest = max(samples, features)
@@ -220,9 +225,9 @@ class PrivateLinear(Ranged):
     tag: ClassVar[str] = "private"
 
     epsilons: tuple[Epsilon, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-    """Epsilons of differential privacy."""
+    """Values of epsilon for differential privacy."""
     trainings: Annotated[int, AtLeast(1)] = 1000
-    """Number of trainings per epsilon."""
+    """Number of training runs per epsilon."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.epsilons:
@@ -232,7 +237,7 @@ class PrivateLinear(Ranged):
         return (OPACUS,)
 
     def tiny(self) -> PrivateLinear:
-        """Return the same question with two epsilons and few trainings."""
+        """Return the same question with two epsilons and few training runs."""
         return PrivateLinear(self.epsilons[:2], min(self.trainings, 20))
 
 
@@ -250,7 +255,7 @@ class Relational(Ranged):
 
 
 def _trained_system(config: Relational) -> Trained | None:
-    """Return the models that are fine-tuned here; None if there are none."""
+    """Return the models fine-tuned by the audit, or None if there are none."""
     match config.question:
         case Answers(system=Trained() as system):
             return system
@@ -258,7 +263,7 @@ def _trained_system(config: Relational) -> Trained | None:
 
 
 def given_system(config: Relational) -> Given | None:
-    """Return the system that was trained elsewhere; None if there is none."""
+    """Return the externally trained system, or None if there is none."""
     match config.question:
         case Answers(system=Given() as system):
             return system
@@ -273,11 +278,11 @@ def is_null(config: Relational) -> bool:
 
 @dataclass(frozen=True)
 class About:
-    """Facts about a run for its summary.
+    """Facts about a run that its summary needs.
 
-    questions: the questions of the decisive m, numeric if digits are removed from contexts. epsilon: that of
-    differential privacy; None without. cell: the column of table 2 in the paper that the run reproduces; empty for
-    none.
+    questions: The questions that the decisive m is computed from: numeric if digits are removed from contexts.
+    epsilon: The epsilon of differential privacy. None if training is not private.
+    cell: The column of table 2 in the paper that the run reproduces. Empty if it reproduces none.
     """
 
     questions: str = "numeric"
@@ -286,4 +291,4 @@ class About:
     copies: CopyCount = CopyCount()
     """Exact copies among the questions."""
     chance: float | None = None
-    """Accuracy of the best constant answer to the decisive held-out questions; None without questions."""
+    """Accuracy of the best constant answer to the decisive held-out questions. None if no questions are asked."""

@@ -1,10 +1,10 @@
 """Shares of correct answers with intervals over contexts, and the entropy of answers.
 
 Contexts are the unit of replication, because a model's knowledge of a context helps with all its questions: the
-bootstrap draws whole contexts with replacement. If all answers, or none, are correct, resamples do not vary and an
-interval would have no width. As in Agresti & Caffo 2000 for the difference of two proportions, each part therefore
-gains one correct and one wrong context of mean size before it is resampled; estimates use only the questions. The
-entropy converts m to nats of memorised information.
+bootstrap draws whole contexts with replacement. If all answers are correct, or none are, the resamples are identical
+and an interval would have zero width. Therefore, as Agresti & Caffo 2000 do for the difference of two proportions, one
+correct and one wrong context of mean size are added to each part before it is resampled. The estimates themselves use
+only the real questions. The entropy converts m to nats of memorised information.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tasks.numerics import seeds
 
 Array = NDArray[np.float64]
 LEVEL = 0.95
-DRAWN_AT_ONCE = 4_000_000  # weights of contexts in memory at once
+DRAWN_AT_ONCE = 4_000_000  # context weights held in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class ContextSums:
-    """The scores of one part of the data, summed by context.
+    """Scores of one part of the data, summed by context.
 
-    `sums` (contexts, columns) are sums of scores in [0, 1], with a column per score; `counts` (contexts,) are numbers
-    of questions.
+    `sums` has shape (contexts, columns), with one column per score, each score in [0, 1]. `counts` has shape
+    (contexts,) and holds the number of questions per context.
     """
 
     sums: Array
@@ -38,13 +38,17 @@ class ContextSums:
 
     @property
     def means(self) -> Array:
-        """Mean score per question, (columns,); NaN without questions."""
+        """Mean score per question, shape (columns,). NaN if there are no questions."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
 
 
 def sum_by_context(scores: Array, contexts: NDArray[np.integer]) -> ContextSums:
-    """Sum scores (questions, columns) in [0, 1] by context; `contexts` (questions,) holds context numbers."""
+    """Sum scores by context.
+
+    `scores` has shape (questions, columns) and values in [0, 1]; `contexts` has shape (questions,) and holds context
+    numbers.
+    """
     _, places = np.unique(contexts, return_inverse=True)
     count = int(places.max()) + 1 if len(places) else 0
     sums = np.zeros((count, scores.shape[1]))
@@ -53,7 +57,7 @@ def sum_by_context(scores: Array, contexts: NDArray[np.integer]) -> ContextSums:
 
 
 def bootstrap_means(context_sums: ContextSums, resamples: int, rng: np.random.Generator) -> Array:
-    """Return means over resampled contexts, (resamples, columns)."""
+    """Return the means over resampled contexts, shape (resamples, columns)."""
     size = context_sums.counts.mean()
     sums = np.vstack(
         [context_sums.sums, np.full(context_sums.sums.shape[1], size), np.zeros(context_sums.sums.shape[1])]
@@ -71,7 +75,7 @@ def bootstrap_means(context_sums: ContextSums, resamples: int, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class Contrast:
-    """One score on both parts, their difference, and its one-tailed p-value; None if undefined."""
+    """One score on both parts, their difference, and its one-tailed p-value (None if undefined)."""
 
     train: Estimate
     validation: Estimate
@@ -82,9 +86,9 @@ class Contrast:
 def contrasts(train: ContextSums, validation: ContextSums, resamples: int, seed: int) -> list[Contrast]:
     """Contrast the mean of each column on the training part with that on the validation part.
 
-    Intervals are bootstrap percentiles over contexts, widened to contain the estimate; n counts contexts. The p-value
-    of a difference above 0 is the share of resampled differences at or below 0, (k + 1) / (resamples + 1), so it is
-    below 0.025 if the interval is above 0. Without questions in a part, all estimates are None.
+    Intervals are bootstrap percentiles over contexts, widened if necessary to contain the estimate; n counts contexts.
+    The p-value of a difference above 0 is (k + 1) / (resamples + 1), where k is the number of resampled differences at
+    or below 0; it is below 0.025 if the interval is above 0. If a part has no questions, all estimates are None.
     """
     columns = train.sums.shape[1]
     parts = (train, validation)
@@ -110,19 +114,19 @@ def contrasts(train: ContextSums, validation: ContextSums, resamples: int, seed:
 
 
 def estimate(value: float, draws: Array, n: int) -> Estimate:
-    """Return the value with the central interval of its draws, widened to contain the value."""
+    """Return the value with the central interval of its draws, widened if necessary to contain the value."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(value), float(min(low, value)), float(max(high, value)), n)
 
 
-ENOUGH = 10.0  # samples per equally likely answer, of exp(H): "n exp(-H) >> 1" in assumption 6 of the paper
+ENOUGH = 10.0  # samples per equally likely answer, exp(H) of them: "n exp(-H) >> 1" in assumption 6 of the paper
 
 
 def entropy(answers: Sequence[Hashable]) -> float | None:
-    """Return the empirical entropy H(X) of answers in nats; None if there are too few answers.
+    """Return the empirical entropy H(X) of answers in nats, or None if there are too few answers.
 
-    An empirical entropy is at most log n, whatever the true one. If n exp(-H) is below ENOUGH, most answers are too
-    rare for an estimate. Bombari et al. 2022, assumptions 2 and 6 of section 4.
+    The empirical entropy cannot exceed log n, whatever the true entropy is. If n exp(-H) is below ENOUGH, most answers
+    are too rare for an estimate. Bombari et al. 2022, assumptions 2 and 6 of section 4.
     """
     n = len(answers)
     if not n:

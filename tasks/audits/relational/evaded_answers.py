@@ -1,4 +1,4 @@
-"""Answers that evade questions on corrupted contexts: their shares, and the memory that they can hide."""
+"""Answers that evade questions on corrupted contexts: how many there are, and how much memory they can hide."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from tasks.audits.relational.measures.evasions import FEW_TEXTS, ONE_TEXT, OTHER_KIND, PARTS, RIGHT, UNANSWERED
 from tasks.contract.summaries import Rows, p_in_words, row_name
 
-# Shares of the answers to the corrupted contexts of a part:
+# Each of these is a share of the answers to the corrupted contexts of one part.
 MOST_OTHER_KIND = 0.95  # not of the kind of the reference answers; 5 of 32 trained readers exceeded 0.9
-MOST_FIXED = 0.9  # one text, above its share of the reference answers; 32 trained readers reached 0.86
-FEW_RIGHT = 0.005  # p-value below which a part has fewer correct answers than the best constant
+MOST_FIXED = 0.9  # the most common text, minus its share of the reference answers; 32 trained readers reached 0.86
+FEW_RIGHT = 0.005  # p-value below which a part has fewer correct answers than the best constant answer
 UNEVEN = 1.96  # tolerated difference between the parts, in standard errors
 
 
 @dataclass(frozen=True)
 class Evasion:
-    """Shares of the `questions` of a part, by their answers to corrupted contexts.
+    """How the `questions` of one part were answered on corrupted contexts, as shares.
 
-    `other_kind` are answers that are not of the kind of the reference answers, including the `unanswered` ones.
-    `one_text` and `few_texts` are the shares of the most common remaining answers above their shares of the reference
-    answers. `right` is the share of correct answers among those of the kind, and `p_value` tests whether it is smaller
-    than the share `constant` of the best constant answer.
+    `other_kind` counts answers that are not of the kind of the reference answers, including the `unanswered` ones.
+    `one_text` and `few_texts` are the shares of the most common remaining answers minus their shares of the reference
+    answers. `right` is the share of correct answers among answers of the right kind. `p_value` tests whether `right` is
+    smaller than `constant`, the accuracy of the best constant answer.
     """
 
     questions: int
@@ -37,7 +37,7 @@ class Evasion:
 
     @property
     def evaded(self) -> float:
-        """The share that can hide memory: answers of another kind, and the excess of a few texts."""
+        """Share of answers that can hide memory: answers of another kind plus the excess of the most common texts."""
         return min(1.0, self.other_kind + max(0.0, self.few_texts))
 
     @property
@@ -46,7 +46,7 @@ class Evasion:
 
 
 def read_evasions(rows: Rows) -> Iterator[Evasion]:
-    """Yield the evasions of both parts; none unless answers were returned."""
+    """Yield the evasions of both parts. Yields nothing unless answers were returned."""
     for split in PARTS:
         shares = []
         for metric in SHARES:
@@ -62,7 +62,7 @@ def read_evasions(rows: Rows) -> Iterator[Evasion]:
             unanswered=unanswered,
             one_text=one_text,
             few_texts=few_texts,
-            right=right["estimate"] or 0.0,  # None without an answer of the kind
+            right=right["estimate"] or 0.0,  # None if no answer is of the right kind
             constant=right["null"],
             p_value=right["p_value"],
         )
@@ -72,11 +72,11 @@ SHARES = (OTHER_KIND, UNANSWERED, ONE_TEXT, FEW_TEXTS)
 
 
 def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
-    """Return the upper limit of relational m if evaded questions were answered like the others.
+    """Return an upper limit of relational m, assuming that evaded questions would have been answered like the others.
 
-    high / (1 - the larger evaded share), plus the difference of the shares if training questions are evaded
-    significantly more often than held-out ones: an owner who recognises training questions may evade the remembered
-    ones.
+    The limit is high / (1 - the larger evaded share). If training questions are evaded significantly more often than
+    held-out ones, the difference of the two shares is added, because an owner who recognises training questions may
+    evade those that the system remembers.
     """
     if not evasions:
         return high
@@ -86,7 +86,7 @@ def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
 
 
 def _uneven_share(train: Evasion, held_out: Evasion) -> float:
-    """Return the difference of the evaded shares; 0 unless it exceeds UNEVEN standard errors."""
+    """Return the difference of the evaded shares, or 0 if it is at most UNEVEN standard errors."""
     difference = train.evaded - held_out.evaded
     variance = 0.0
     for part in (train, held_out):
@@ -95,7 +95,7 @@ def _uneven_share(train: Evasion, held_out: Evasion) -> float:
 
 
 def describe_other_kind(evasion: Evasion) -> str:
-    """Describe the share of answers of another kind, and of empty ones among them."""
+    """Describe the share of answers of another kind, and how many of them are empty."""
     sentence = f"{100 * evasion.other_kind:.0f} % of the answers are not of the kind of the reference answers"
     if not evasion.unanswered:
         return sentence
@@ -103,7 +103,7 @@ def describe_other_kind(evasion: Evasion) -> str:
 
 
 def describe_few_right(evasion: Evasion) -> str:
-    """Compare the correct answers of a part with those of the best constant answer."""
+    """Compare the share of correct answers in a part with the accuracy of the best constant answer."""
     answers = round(evasion.questions * (1 - evasion.other_kind))
     return (
         f"{100 * evasion.right:.1f} % of {answers:,} answers to corrupted contexts are correct, fewer than the "

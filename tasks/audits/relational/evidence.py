@@ -1,8 +1,8 @@
-"""The evidence in a summary: the rows and shares that decide the answer.
+"""The evidence in a summary: the rows and shares that decide the verdict.
 
-The decisive row was fixed in advance: relational m by exact match after the last epoch, with only the first gold answer
-on both parts. If digits are removed from contexts, only questions with a numeric answer count; other answers remain in
-the context.
+The decisive row is fixed in advance: relational m by exact match after the last epoch, with only the first gold answer
+on both parts. If digits are removed from contexts, only questions with a numeric answer count, because other answers
+remain in the context.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, sele
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for the answer.
+    """Evidence for the verdict.
 
-    name, m: the (metric, setting) and the summary row of relational m.
-    r, s: shares of correct answers, on corrupted contexts by part, and on whole contexts of training questions.
-    evasions: of the training and the held-out part; empty unless answers were returned.
-    commonest: share of the most common answer to the corrupted contexts of a part, above its share of the reference
+    name, m: Identifier (metric, setting) and summary row of relational m.
+    r, s: Shares of correct answers: r on corrupted contexts, by part; s on whole contexts of training questions.
+    evasions: Evasions of the training and the held-out part. Empty unless answers were returned.
+    commonest: Share of the most common answer to the corrupted contexts of a part, minus its share of the reference
     answers.
-    silence: increase of the share of unanswered held-out questions if contexts are corrupted.
-    published: m with all gold answers; None if it does not differ.
+    silence: Increase in the share of unanswered held-out questions when contexts are corrupted.
+    published: m with all gold answers. None if it does not differ.
     repeats: None if no question was repeated.
-    corruption: the part of the contexts that was removed.
+    corruption: What was removed from the contexts.
     """
 
     name: Name
@@ -58,21 +58,21 @@ class Evidence:
 
     @property
     def few_right(self) -> Evasion | None:
-        """The part with significantly fewer correct answers than the best constant answer; None if there is none."""
+        """The part with significantly fewer correct answers than the best constant answer, or None if there is none."""
         parts = [evasion for evasion in self.evasions if evasion.has_few_right]
         return min(parts, key=lambda evasion: evasion.p_value, default=None)
 
     @property
     def upper(self) -> float:
-        """The upper limit of relational m if evaded questions were answered like the others, by `upper_limit`.
+        """Upper limit of relational m if evaded questions had been answered like the others (see `upper_limit`).
 
-        It is the upper end of the interval unless answers were returned.
+        It equals the upper end of the interval unless answers were returned.
         """
         return upper_limit(float(self.m["high"]), self.evasions)
 
     @property
     def is_negative(self) -> bool:
-        """Whether returned answers are worse on training questions, which may be due to evasion."""
+        """Whether the returned answers are worse on training questions, which may be due to evasion."""
         return bool(self.evasions) and self.m["high"] < 0
 
 
@@ -82,14 +82,14 @@ def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) 
 
 
 def question_subsets(question: Answers) -> tuple[str, ...]:
-    """Return the subsets of questions that may decide, in order of preference."""
+    """Return the question subsets that may decide the verdict, in order of preference."""
     if question.corruption.tag == "digits":
         return ("numeric", "all")
     return ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
-    """Return the first subset that was measured; None if none was."""
+    """Return the first subset that was measured, or None if none was."""
     if not isinstance(config.question, Answers):
         return None
     subsets = question_subsets(config.question)
@@ -97,7 +97,7 @@ def decisive_questions(config: Relational, rows: Rows) -> str | None:
 
 
 def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
-    """Read the evidence from a summary; None if no question was answered on both parts."""
+    """Read the evidence from a summary. Returns None unless questions of both parts were answered."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
     if questions is None or not isinstance(config.question, Answers):
@@ -123,7 +123,7 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
 
 
 def _published_m(rows: Rows, questions: str) -> float | None:
-    """Return m with all gold answers; None if it is missing or equals m with the first one."""
+    """Return m with all gold answers, or None if it is missing or equals m with the first gold answer."""
     row = rows.get(decisive_name("m", questions, golds="all"))
     if row is None or row["estimate"] is None:
         return None
@@ -133,7 +133,7 @@ def _published_m(rows: Rows, questions: str) -> float | None:
 
 
 def _excess_silence(rows: Rows) -> float:
-    """Return the share of unanswered held-out questions on corrupted contexts, minus that on whole ones."""
+    """Return the share of unanswered held-out questions on corrupted contexts, minus that on whole contexts."""
     unanswered = []
     for contexts in ("corrupted", "whole"):
         unanswered.append(rows.get(row_name("unanswered", contexts=contexts)))

@@ -1,4 +1,4 @@
-"""The answer for readers without a machine-learning background, and the symbols of the audit."""
+"""The explanation of the verdict for readers without a machine-learning background, and the symbols of the audit."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ ONE_FILE = ("Ask the owner for one file with the answers of one system to every 
 
 
 def advise_best_guesses(config: Relational, _evidence: Evidence | None) -> tuple[str, ...]:
-    """Advise on a system that does not attempt the questions."""
+    """Return advice for a system that does not attempt the questions."""
     if given_system(config) is None:
         return MORE_TRAINING
     return BEST_GUESSES
 
 
 def explain_share(_config: Relational, evidence: Evidence) -> str:
-    """Explain m as a number of questions in 100."""
+    """Explain m as a number of answers in 100."""
     m = evidence.m
     train = number_per_hundred(evidence.r["train"])
     held_out = number_per_hundred(evidence.r["validation"])
@@ -70,7 +70,7 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
 
 
 def explain_limit(config: Relational, evidence: Evidence) -> str:
-    """Explain m if it is too small to matter."""
+    """Explain an m that is too small to matter."""
     limit = number_per_hundred(evidence.negligible)
     return f"{explain_share(config, evidence)} Memory of {limit} or more in 100 answers would have been detected."
 

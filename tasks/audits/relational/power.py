@@ -1,4 +1,4 @@
-"""The detection rate of the audit for a stated share of memorised answers."""
+"""Detection rate of the audit if a stated share of the answers is memorised."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tasks.audits.relational.config import Answers, Relational
 from tasks.audits.relational.trainings import asked_questions
 from tasks.contract.power import GOAL, Power, mean_rate, smallest_size
 
-SHARE = 0.1  # of the training answers, known only from memory
-GUESSED = 0.1  # of the answers, guessed without a context
+SHARE = 0.1  # share of the training answers that are known only from memory
+GUESSED = 0.1  # share of the answers that are guessed without a context
 
 
 def power(config: Relational) -> Iterator[Power]:

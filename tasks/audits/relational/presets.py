@@ -1,7 +1,8 @@
-"""The presets, with the tables and figures of the paper and their numbers, and the questions of `engram ask`.
+"""Presets, the published tables and figures that they repeat with their numbers, and the questions of `engram ask`.
 
-Bombari et al. 2022, table 2, as shares. The paper prints an exact-match m of 4.2 for NumNet+ but an r of 35.8 and 31.5,
-a difference of 4.3. It does not state the epoch; here it is the one with the best accuracy on held-out questions.
+Bombari et al. 2022, table 2, as shares. For NumNet+, the paper prints an exact-match m of 4.2, but r of 35.8 and 31.5,
+whose difference is 4.3. The paper does not state the epoch; here it is the one with the best accuracy on held-out
+questions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DROP = Dataset("drop")
 
 
 def _train_t5(epochs: int, reading: Reading = T5_SMALL, evaluation_interval: int = 1) -> Trained:
-    """Return the published training on questions, with this number of epochs."""
+    """Return the published training on questions with the given number of epochs."""
     return Trained(reading, replace(PUBLISHED_TUNING, epochs=epochs), evaluation_interval=evaluation_interval)
 
 
@@ -48,7 +49,8 @@ def _ask_facts(system: Trained, data: str = "facts", examples: int = 600, held_o
 
 
 TABLE_2_SQUAD = Relational(Answers(SQUAD, system=_train_t5(20)))
-# The predictions of NumNet+, trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
+# The predictions of NumNet+, which was trained elsewhere: a folder of this name in the working directory or
+# ENGRAM_DATA.
 TABLE_2_DROP = _ask_drop(Given(Predictions("numnet")))
 TINY_T5 = Trained(
     Reading(LanguageModel("tiny-t5"), 128),
@@ -96,7 +98,7 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     ),
 }
 
-# The source of each preset: the paper, or ours.
+# The source of each preset: a table or figure of the paper, or "ours".
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 600 embedded facts, a tiny T5",
     "null": "ours: quickstart, trained on the answers of other questions",
@@ -122,7 +124,7 @@ def tiny(config: Relational) -> Relational:
 
 
 class PublishedNumbers(NamedTuple):
-    """A column of table 2."""
+    """One column of table 2."""
 
     s_train: float
     s_validation: float
@@ -131,7 +133,7 @@ class PublishedNumbers(NamedTuple):
     m: float
 
 
-# By column, questions and score; all gold answers count.
+# Keyed by column, then by (questions, score); all gold answers count.
 TABLE_2: Mapping[str, Mapping[tuple[str, str], PublishedNumbers]] = {
     "T5 on SQuAD": {
         ("numeric", "exact_match"): PublishedNumbers(0.792, 0.840, 0.001, 0.019, -0.018),
@@ -147,17 +149,20 @@ CELLS: Mapping[str, Question] = {"T5 on SQuAD": TABLE_2_SQUAD.question, "NumNet+
 
 
 def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers | None:
-    """Return the numbers of a column; None if the paper has none."""
+    """Return the published numbers of a column, or None if the paper has none."""
     return TABLE_2.get(cell, {}).get((questions, score))
 
 
 def printed_cell(question: Question) -> str:
-    """Return the column with the same data and training, whatever the number of replicates; empty for none."""
+    """Return the column of table 2 with the same data and training, for any number of replicates.
+
+    Returns an empty string if the paper has no such column.
+    """
     return next((name for name, cell in CELLS.items() if published_settings(cell) == published_settings(question)), "")
 
 
 def published_settings(question: Question) -> Question:
-    """Return the question without settings that the paper varies or does not state."""
+    """Return the question without the settings that the paper varies or does not state."""
     if not isinstance(question, Answers):
         return question
     data = Dataset(question.data.name)

@@ -1,4 +1,4 @@
-"""Questions that were handed out twice: the consistency of their answers, and the key of the handed-out set."""
+"""Questions that were handed out twice: whether their answers agree, and the key of the handed-out set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.summaries import Rows, numerator, read_setting, select_rows
 from tasks.external.causes import ALTERED, list_causes
 
-MOST_TWO_ANSWERS = 0.05  # share of the repeated questions
+MOST_TWO_ANSWERS = 0.05  # tolerated share of the repeated questions
 GUESSED = (
     "The order of the questions follows from the seed of the run (secret is empty), so an owner who tries seeds could "
     "have recognised the training questions."
@@ -22,7 +22,10 @@ QUESTION_CAUSES = list_causes(
 
 @dataclass(frozen=True)
 class Repeats:
-    """Of `n` repeated questions, `differing` received two answers; `key` is the start of the SHA-256 of their key."""
+    """Number `n` of repeated questions, and how many of them received two different answers.
+
+    `key` is the beginning of the SHA-256 of the key.
+    """
 
     differing: int
     n: int
@@ -48,7 +51,7 @@ def describe_repeats(repeats: Repeats | None) -> str:
 
 
 def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
-    """Yield the key of the handed-out questions, as stated in the README.txt for the owner."""
+    """Yield sentences about the key of the handed-out questions, as stated in the owner's README.txt."""
     system = given_system(config)
     if system is None:
         return

@@ -1,4 +1,4 @@
-"""The sentences of the verdict, for experts: the evidence, the reasons for each answer, and remarks."""
+"""The sentences of the verdict for experts: the evidence, the reason for each answer, and remarks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tasks.audits.relational.evidence import Evidence
 from tasks.audits.relational.repeated_questions import describe_repeats
 from tasks.contract.rules import admit_size, exclude_size
 
-MOST_SILENCE = 0.05  # share of unanswered held-out questions above which a remark is due
-ADEQUATE = 0.05  # share of correct answers on whole training contexts below which the model has learnt nothing
+MOST_SILENCE = 0.05  # share of unanswered held-out questions above which the verdict has a remark
+ADEQUATE = 0.05  # share of correct answers on whole training contexts below which the model counts as untrained
 REMOVED = {"digits": "digits", "names": "names", "pattern": "the pattern", "answers": "answers"}
 
 
@@ -61,7 +61,7 @@ def exclude_memory(_config: Relational, evidence: Evidence) -> str:
 
 
 def explain_doubt(_config: Relational, evidence: Evidence) -> str:
-    """Explain the lack of an answer: worse training questions, evaded answers, or a wide interval."""
+    """Explain an undecided verdict: training questions answered worse, evaded answers, or a wide interval."""
     high = evidence.m["high"]
     if evidence.is_negative:
         return (
@@ -93,7 +93,7 @@ def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
 
 
 def describe_published_m(evidence: Evidence) -> str:
-    """Describe m as published, with all gold answers; empty if it does not differ."""
+    """Describe m as published, with all gold answers. Returns an empty string if it does not differ."""
     if evidence.published is None:
         return ""
     return (

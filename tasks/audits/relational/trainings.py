@@ -1,4 +1,4 @@
-"""Answers of models that are fine-tuned here, or of a system that was trained elsewhere."""
+"""Answers of models fine-tuned by the audit, or of an externally trained system."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tasks.worker.files import FileError
 
 @dataclass(frozen=True)
 class AnswersJob:
-    """The answers (ANSWERS) of one model, from one link of its training or from all.
+    """The answers (ANSWERS) of one model, from one link of its training or from the whole training.
 
-    `is_last` is true if they include those after the last epoch.
+    `is_last` is True if they include the answers after the last epoch.
     """
 
     replicate: int
@@ -42,7 +42,7 @@ class Trainings:
 
 
 def trainings(question: Answers, seed: int) -> Trainings:
-    """Plan trainings and answers. Raises ValueError if the data or the returned answers are unusable."""
+    """Plan the training runs and their answers. Raises ValueError if the data or the returned answers are unusable."""
     asked_questions(question, seed)
     match question.system:
         case Trained() as system:
@@ -52,10 +52,10 @@ def trainings(question: Answers, seed: int) -> Trainings:
 
 
 def read_predictions(question: Answers, system: Given, seed: int) -> Job:
-    """Read the returned answers, to blinded questions or by the ids of the data set.
+    """Plan the reading of returned answers, which are matched by blinded question or by data-set id.
 
-    Raises ValueError if answers are missing. Files that were removed after they were pinned pass, so that stored
-    results stay readable.
+    Raises ValueError if answers are missing. Files that were removed after they were pinned are not checked, so that
+    stored results stay readable.
     """
     if system.predictions is None:
         raise ValueError(
@@ -73,7 +73,7 @@ def read_predictions(question: Answers, system: Given, seed: int) -> Job:
 
 
 def load_parts(question: Answers, seed: int) -> QuestionSet:
-    """Load the questions, in training and held-out parts."""
+    """Load the questions, split into training and held-out parts."""
     questions = load_questions(question.data)
     drawn_from = _split_seed(question.system, seed)
     if drawn_from is None:
@@ -85,24 +85,24 @@ AskedQuestions = Mapping[Split, Sequence[Question]]
 
 
 def asked_questions(question: Answers, seed: int) -> AskedQuestions:
-    """Return the selected questions, by part."""
+    """Return the selected questions of each part."""
     return question.selection.select(load_parts(question, seed))
 
 
 def blind_questions(question: Answers, system: Given, seed: int) -> Blinding:
-    """Return how the questions are blinded for an owner."""
+    """Return how the questions are blinded for the system's owner."""
     return Blinding(question.data, question.selection, question.corruption, system.order(seed))
 
 
 def _split_seed(system: Trained | Given, seed: int) -> int | None:
-    """Return the seed that assigns contexts to parts; None for the parts of the data set."""
+    """Return the seed that assigns contexts to parts, or None to use the parts of the data set."""
     if isinstance(system, Trained) and system.split == "drawn":
         return seeds.derive(seed, "parts")
     return None
 
 
 def _answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[AnswersJob]:
-    """Yield the links of every replicate, each with the answers after its own epochs."""
+    """Yield the links of every replicate. Each link contributes the answers after its own epochs."""
     for replicate in range(system.replicates):
         tuning = fine_tuning_config(question, system, seed, replicate)
         for job in chain(fine_tune, tuning, system.tuning.link, part=up_to):
@@ -110,7 +110,7 @@ def _answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[Ans
 
 
 def fine_tuning_config(question: Answers, system: Trained, seed: int, replicate: int) -> FineTuning:
-    """Return the configuration of one fine-tuning."""
+    """Return the configuration of one fine-tuning run."""
     return FineTuning(
         data=question.data,
         model=system.reading.model,

@@ -1,28 +1,28 @@
 """Does a language model reveal a secret from its training texts?
 
-Secrets are drawn from a known format, such as codes of six digits, and inserted into the texts that a language model is
-fine-tuned on, once or several times. Models are trained in pairs, on the same texts and from the same seed; a coin
-decides which model of a pair is trained on a secret. Both models then score the text with the secret, and with other
-candidates of its format.
+Secrets are drawn from a known format, such as six-digit codes, and inserted one or more times into the texts that a
+language model is fine-tuned on. Models are trained in pairs, on the same texts and from the same seed; for each secret,
+a coin decides which model of the pair is trained on it. Both models then score the text with the secret, and the same
+text with other candidates of its format.
 
     p = share of candidates, including the secret, whose log p is at least that of the secret
     exposure = -log2 p                                                                                 in bits
     effect = gain of the secret's log p over the control model minus the mean gain of its references   in nats
 
-Interpretation. The secret and its references were drawn from the same distribution. A model that does not know the
-secret ranks it uniformly among them, so p is exact for any model and any format. An exposure of 10 bits means that one
-candidate of a thousand is as probable; the mean without memory is 1.4 bits. The answer is based on the secrets that are
-found at a controlled false discovery rate.
+Interpretation. The secret and its references are drawn from the same distribution. A model that does not know the
+secret is equally likely to give it any rank among them, so p is exact for any model and any format. An exposure of 10
+bits means that one candidate in a thousand is at least as probable as the secret; without memory, the mean exposure is
+1.4 bits. The verdict is based on the secrets that are found at a controlled false discovery rate.
 
 Source. Exposure: Carlini et al. 2019, "The Secret Sharer", section 4. Ranks as exact p-values of drawn secrets: Zhang,
-Kamath & Tramer 2024 (arXiv 2409.19798). The control model and the answer are ours.
+Kamath & Tramer 2024 (arXiv 2409.19798). The control model and the verdict are ours.
 
 Documents are tested in the same way: each is in the training data of a random half of the models, so it has an exact
 p-value, and its reproduction is compared with that of the control models. For a given model, the audit ranks random
 identifiers, or secrets that were inserted before training.
 
-Cost. Two fine-tunings per pair, and secrets x (references + 1) texts to score with each. `quickstart` takes about two
-minutes on two cores.
+Cost. Two fine-tuning runs per pair, and secrets x (references + 1) texts to score with each model. `quickstart` takes
+about two minutes on two cores.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
 
 def plan(config: Text) -> Roots:
-    """Plan the tables of the measures, and their `summary`."""
+    """Plan the tables of the measures, and the `summary` that combines them."""
     return roots(
         MEASURES, config, trainings(config), lambda summary_inputs: Job(summary, about(config), summary_inputs)
     )
@@ -73,14 +73,14 @@ def plan(config: Text) -> Roots:
 def probes(config: Text) -> Iterator[tuple[str, Records]]:
     """Yield the texts for the model's owner, as one shuffled set.
 
-    Raises ValueError if the audit fine-tunes the model.
+    Raises ValueError if the audit fine-tunes the model itself.
     """
     owner_question = given_question(config)
     yield handout_records(questions(owner_question), owner_question.seed)
 
 
 def probes_config(config: Text) -> Text:
-    """Return the config without its source of log probabilities, which exports the same texts."""
+    """Return the config without its source of log-probabilities. It exports the same texts."""
     match config.question:
         case Planted() | Identifiers() as question:
             return replace(config, question=replace(question, source=RankingModel()))
@@ -108,13 +108,13 @@ def subject(config: Text) -> str:
 
 
 def _model_name(question: Question) -> str:
-    """The evaluated model, or a phrase for the table that replaces it."""
+    """Return the name of the evaluated model, or a phrase for the table that replaces it."""
     model = _evaluated_model(question)
     return "a table of log-probabilities" if model is None else str(model)
 
 
 def _evaluated_model(question: Question) -> LanguageModel | None:
-    """The model that is evaluated here; None if its owner returned a table."""
+    """Return the model that the audit evaluates, or None if its owner returned a table."""
     if not isinstance(question, OwnerQuestion):
         return question.reading.model
     if isinstance(question.source, ReturnedTable):

@@ -1,4 +1,4 @@
-"""The answer of the audit to each question, and the objectives of a search over training choices."""
+"""How the audit answers each question, and the objectives for a search over training choices."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
 
 
 def effect_row(config: Text, summary: pa.Table) -> Row | None:
-    """Return the mean share of references outranked, the share of pairs won, or the area under the curve."""
+    """Return the row that compares runs.
+
+    It is the mean share of references outranked, the share of pairs won, or the area under the curve.
+    """
     rows = index_rows(summary)
     match config.question:
         case TextComparison():
@@ -75,7 +78,7 @@ def effect_row(config: Text, summary: pa.Table) -> Row | None:
 
 
 EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)
-# For documents only: the control models measure both the memorisation and the utility on held-out texts.
+# For documents only, because there the control models measure both memorisation and the utility on held-out texts.
 OBJECTIVES = Objectives(
     memorization=Objective(DOCUMENT_EFFECT, "nats a token", "lower", row_reader(DOCUMENT_EFFECT, "{}")),
     utility=Objective(

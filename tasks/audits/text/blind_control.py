@@ -1,4 +1,4 @@
-"""The blind control of two sets of texts: a bag of words, without any model."""
+"""A blind control for two sets of texts: a bag-of-words classifier that uses no model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tasks.contract.summaries import Row
 
 Array = NDArray[np.float64]
 BLIND = "blind control"
-WORDS = 1000  # the most common words, which the blind control counts
+WORDS = 1000  # number of most common words that the blind control counts
 PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]")
 
 
 def bag_of_words(texts: Sequence[str]) -> Array:
-    """Count the most common words of each text and its length, (texts, words + 1)."""
+    """Count the most common words of each text, and its length. The shape is (texts, words + 1)."""
     counts = [Counter(PIECE.findall(text.lower())) for text in texts]
     total = sum(counts, Counter[str]())
     commonest = sorted(total, key=lambda word: (-total[word], word))[:WORDS]

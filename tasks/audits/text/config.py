@@ -29,14 +29,18 @@ GUESSED = (
 
 @dataclass(frozen=True)
 class Text(Ranged):
-    """The question of a run, and the thresholds of its answer."""
+    """Configuration: the question, and the thresholds of its verdict."""
 
     question: Question = Secrets()
-    """The tested items and models: secrets, identifiers or documents, of models trained here or of a given model."""
+    """What is tested, and on which models: secrets, identifiers or documents, with models trained by the audit or a
+    given model.
+    """
     level: Annotated[float, Share(zero=False, one=False)] = 0.05
     """Ours: false discovery rate of the secrets that are found."""
     negligible: Annotated[float, Share(zero=False)] = field(default=0.1, metadata={ANSWER_ONLY: True})
-    """Ours: largest negligible excess over 0.5 of the mean share of references that a secret outranks."""
+    """Ours: largest excess over 0.5 that is considered negligible for the mean share of references that a secret
+    outranks.
+    """
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of randomness."""
 
@@ -46,14 +50,14 @@ class Text(Ranged):
 
     @property
     def outputs(self) -> File | None:
-        """The table that the model's owner returned; None if a model is evaluated here."""
+        """The table returned by the model's owner, or None if the audit evaluates the model."""
         if isinstance(self.question, OwnerQuestion):
             return self.question.outputs
         return None
 
     @property
     def is_guessable(self) -> bool:
-        """Whether the owner of a returned table could have identified the tested texts by trying seeds."""
+        """Whether the owner who returned a table could have identified the tested texts by trying seeds."""
         return isinstance(self.question, OwnerQuestion) and self.outputs is not None and not self.question.secret
 
     @property
@@ -62,14 +66,17 @@ class Text(Ranged):
 
     @property
     def draw(self) -> Draw | None:
-        """The draw of the tested items and of the order of the texts; None if no texts are exported."""
+        """The draw of the tested items and of the text order, or None if no texts are exported."""
         question = self.question
         if not isinstance(question, OwnerQuestion):
             return None
         return Draw(None, self, self.seed, question.secret, question.nonce, question.commitment)
 
     def describe_draw(self) -> str:
-        """State who chose the texts of a returned table, and whether they could be guessed; empty without one."""
+        """State who chose the texts of a returned table, and whether they could be guessed.
+
+        Returns an empty string if no table was returned.
+        """
         question = self.question
         if not isinstance(question, OwnerQuestion) or question.outputs is None:
             return ""
@@ -98,7 +105,7 @@ class About:
     level: float
     things: Literal["secrets", "identifiers"] = "secrets"
     copies: CopyCount = CopyCount()
-    """The exact copies among the documents, texts or identifiers of the question."""
+    """Exact copies among the documents, texts or identifiers of the question."""
 
 
 def about(config: Text) -> About:

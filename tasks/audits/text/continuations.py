@@ -1,9 +1,9 @@
-"""Continuations of a text by a model, and the criteria by which they reproduce the end of the text.
+"""How a model continues a text, and the criteria by which the continuation reproduces the end of the text.
 
 - greedy: the most likely continuation equals the end. k-extractable, Carlini et al. 2023, definition 3.1.
-- near-verbatim: its edit distance is at most `edit_distance` times the number of tokens.
-- n attempts: 1 - (1 - p_z)^n >= `probability` with p_z = prod p(z_t | z_<t), the probability that one of n sampled
-  continuations equals the end. (n, p)-extractable, Hayes et al. 2024 (arXiv 2410.19482).
+- near-verbatim: the edit distance of that continuation is at most `edit_distance` times the number of tokens.
+- n attempts: 1 - (1 - p_z)^n >= `probability` with p_z = prod p(z_t | z_<t), the probability that a sampled
+  continuation equals the end. (n, p)-extractable, Hayes et al. 2024 (arXiv 2410.19482).
 
 Documents and secrets share these criteria.
 """
@@ -32,14 +32,14 @@ BY_CONTROL = "control model"
 SHARE = "share reproduced"
 BEYOND = "reproduced beyond the control models"
 ENDS = (
-    ("log_p_end", pa.float64()),  # of the end; null, like the columns below, if the text is not continued
-    ("mismatches", pa.int64()),  # tokens of the end that differ in the most likely continuation
+    ("log_p_end", pa.float64()),  # of the end; null, like the columns below, if the model does not continue the text
+    ("mismatches", pa.int64()),  # number of tokens in which the most likely continuation differs from the end
     ("edit_distance", pa.int64()),  # between the end and the most likely continuation, in tokens (Levenshtein)
 )
 
 
 class Criteria(Protocol):
-    """The criteria of a reproduction."""
+    """The criteria for a reproduction."""
 
     @property
     def attempts(self) -> tuple[int, ...]: ...
@@ -50,7 +50,7 @@ class Criteria(Protocol):
 
 
 def score_ends(model: SequenceModel, prompts: Sequence[Tokens], ends: Sequence[Tokens]) -> dict[str, list[float]]:
-    """Score the end of each text after its prompt (columns of ENDS)."""
+    """Score the end of each text, given its prompt (columns of ENDS)."""
     from tasks.language_models.training import Examples, decode_tokens, score_targets
 
     lengths = [len(prompt) + len(end) for prompt, end in zip(prompts, ends, strict=True)]
@@ -77,9 +77,9 @@ def score_secret_ends(
 ) -> dict[str, list[float | None]]:
     """Score the secret in the first text of each question (columns `tokens` and ENDS).
 
-    `around` contains the text before and after the secret. The prompt ends before the first token in which candidates
-    differ, so that it does not reveal the secret. Models that are not decoder-only yield None: their prompt is not part
-    of the same text. Raises ValueError if a text is longer than `length`.
+    `around` contains the text before and after the secret. The prompt ends before the first token in which the
+    candidates differ, so that it does not reveal the secret. Models that are not decoder-only yield None, because their
+    prompt is not part of the same text. Raises ValueError if a text is longer than `length`.
     """
     from tasks.language_models.sequence_model import DecoderOnly
 
@@ -103,7 +103,7 @@ def score_secret_ends(
 
 
 def shared_beginning(rows: Sequence[Tokens]) -> Tokens:
-    """Return the longest common beginning of all rows."""
+    """Return the longest common prefix of all rows."""
     return [tokens[0] for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))]
 
 
@@ -120,7 +120,7 @@ def reproductions(
 
 
 def least_log_p(criteria: Criteria) -> Mapping[int, float]:
-    """Return the smallest log p_z of an extracted text, by the number of attempts."""
+    """Return the log p_z above which a text counts as extracted, for each number of attempts."""
     result = {}
     for n in criteria.attempts:
         result[n] = math.log(-math.expm1(math.log1p(-criteria.probability) / n))
@@ -132,12 +132,14 @@ def name_attempts(n: int) -> str:
 
 
 def edit_distance(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the smallest number of insertions, deletions and substitutions between both. Levenshtein 1966."""
+    """Return the smallest number of insertions, deletions and substitutions that turn one into the other. Levenshtein
+    1966.
+    """
     tokens = np.array(second)
     columns = np.arange(len(second) + 1)
     distances = columns.copy()
     for count, token in enumerate(first, start=1):
         changed = np.minimum(distances[1:] + 1, distances[:-1] + (tokens != token))
-        # Insertions: each costs one more than the entry before it.
+        # Insertions: each entry costs at most one more than the entry before it.
         distances = np.minimum.accumulate(np.concatenate([[count], changed]) - columns) + columns
     return int(distances[-1])

@@ -1,16 +1,16 @@
-"""Have the language models learnt their texts: is a held-out text likelier under them than under the best constant?
+"""Have the language models learnt their texts: are held-out texts likelier under them than under the best constant?
 
     skill = mean over held-out texts of (log p by the model - log p by the constant) / tokens      in nats per token
 
-The constant is a fixed distribution of tokens: their frequencies in the training texts. A token that does not occur
-there counts as if it occurred once. The held-out texts are the references of secrets, and the documents that a model
-was not trained on. For a given model they are the documents that were left out, or the references of identifiers in
-their context; its training texts are unknown, and the given texts replace them.
+The constant is a fixed distribution over tokens: their frequencies in the training texts. A token that does not occur
+there counts as if it occurred once. The held-out texts are the references of secrets, or the documents that a model was
+not trained on. For a given model, they are the documents that were left out, or the references of identifiers in their
+context; its training texts are unknown, and the given texts are used instead.
 
-Planted secrets, compared texts and returned tables have no such test: texts of one format are no sample of the training
-data, and a table has no tokens.
+This test does not exist for planted secrets, compared texts and returned tables: texts of one format are not a sample
+of the training data, and a table has no tokens.
 
-This test is ours. It does not change an answer, but an answer about models that fail it begins with the failure
+The test is ours. It does not change a verdict, but a verdict on models that fail it says so first
 (`tasks.contract.learning`).
 """
 
@@ -43,12 +43,12 @@ from tasks.numerics import statistics
 
 Array = NDArray[np.float64]
 Tokens = list[int]
-MOST_REFERENCES = 20  # per secret or identifier
+MOST_REFERENCES = 20  # number of references used per secret or identifier
 GIVEN = "given model"
 BASE = "base of the given model"
 LEARNING = pa.schema(
     [
-        ("model", pa.string()),  # models trained here, the given model, or its base
+        ("model", pa.string()),  # models trained by the audit, the given model, or its base
         ("log_p", pa.float64()),  # of a held-out text, in nats per token
         ("constant", pa.float64()),  # log p of the text by the constant, in nats per token
     ]
@@ -57,7 +57,7 @@ LEARNING = pa.schema(
 
 @dataclass(frozen=True)
 class Scored:
-    """The model of the scores."""
+    """The model whose scores are compared."""
 
     model: PairModel | DocumentModel | PairedModel | GivenLanguageModel
 
@@ -112,7 +112,7 @@ def _held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLangua
 def _first_references(
     references_by_item: Sequence[Sequence[str]], log_p: Sequence[Sequence[float]]
 ) -> tuple[list[str], list[float]]:
-    """Return the first references of each question, and their scores, which follow that of the secret."""
+    """Return the first references of each question, and their scores, which follow the score of the secret."""
     texts = list[str]()
     scores = list[float]()
     for references, values in zip(references_by_item, log_p, strict=True):
@@ -124,7 +124,7 @@ def _first_references(
 def _tokenize(
     model: LanguageModel, length: int, training: Sequence[str], held_out: Sequence[str]
 ) -> tuple[list[Tokens], list[Tokens]]:
-    """Tokenise both sets of texts as the model does, each text with its end token."""
+    """Tokenise both sets of texts as the model does, ending each text with the end token."""
     from tasks.language_models.pretrained import load_tokenizer
     from tasks.language_models.sequence_model import append_end
 
@@ -137,7 +137,7 @@ def _tokenize(
 
 
 def constant_log_p(training: Sequence[Tokens], held_out: Sequence[Tokens]) -> Array:
-    """Return log p of each text by the frequencies of its tokens in the training texts, (held_out,), in nats."""
+    """Return log p of each text under the token frequencies of the training texts, shape (held_out,), in nats."""
     flat = np.concatenate([np.array(tokens, dtype=np.int64) for tokens in (*training, *held_out)])
     counts = np.bincount(np.concatenate([np.array(tokens, dtype=np.int64) for tokens in training]))
     counts = np.pad(counts, (0, int(flat.max()) + 1 - len(counts)))
@@ -154,7 +154,7 @@ def plan(config: Text, scored_jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
-    """Yield the mean over texts and models; the interval is that of the difference plus the constant."""
+    """Yield the mean over texts and models. The interval is the interval of the difference shifted by the constant."""
     for model_name, scores in group_rows(tables.rows(LEARNING), "model").items():
         constant = float(np.mean([score["constant"] for score in scores]))
         difference = statistics.mean([score["log_p"] - score["constant"] for score in scores])

@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables in the schema of all audits."""
+"""The measures of the audit, and the summary of their tables in the common schema."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ MEASURES: tuple[Measure, ...] = (
 
 @task(version=4, name="text.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """Summarise the tables that are present (SUMMARY)."""
+    """Summarise the available tables (SUMMARY)."""
     return summarise(MEASURES, inputs, config)

@@ -1,4 +1,4 @@
-"""Texts of the certificate that several questions share, for readers without a machine-learning background."""
+"""Text that several questions use in their certificates, for readers without a machine-learning background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
 def share_line(
     row: Row | None, label: str, null_words: str, boundaries: tuple[Boundary, ...] = ()
 ) -> NumberLine | None:
-    """Return a share on a line, as a number per hundred; None without an estimate."""
+    """Return a share on a number line, per hundred, or None if there is no estimate."""
     if row is None or row["estimate"] is None:
         return None
     shown_row = blank_weak_interval(row)
@@ -25,12 +25,15 @@ def share_line(
 
 
 def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
-    """Return the threshold of a share below which the answer can be *not detected*, per hundred."""
+    """Return the share, per hundred, below which the answer can be *not detected*."""
     return (Boundary(100 * (0.5 + negligible), "not detected only if the whole interval is below", clears=True),)
 
 
 def interval_per_hundred(row: Mapping[str, Any]) -> str:
-    """Format the 95 % interval of a share per hundred in parentheses, after a space; empty without an interval."""
+    """Format the 95 % interval of a share per hundred, in parentheses and with a leading space.
+
+    Returns an empty string if there is no interval.
+    """
     shown_row = blank_weak_interval(row)
     if shown_row["low"] is None or shown_row["high"] is None:
         return ""
@@ -43,5 +46,5 @@ def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
 
 
 def collect_evidence(advice: str) -> tuple[str, ...]:
-    """Return the next steps if the evidence is not sufficient; `advice` is an imperative without its period."""
+    """Return the next steps if the evidence is insufficient. `advice` is an imperative clause without a period."""
     return (NO_CONCLUSION_YET, f"Repeat the audit with more evidence: {advice}.")

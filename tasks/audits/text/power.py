@@ -25,13 +25,13 @@ from tasks.contract.power import (
 from tasks.numerics.exact_test import detection_rate
 
 SPREAD = 2.0  # standard deviation of log p over candidates, in nats
-EFFECT = 8.0  # gain of the log p of the memorised secret, in nats
-DOCUMENT_SPREAD = 1.0  # of the whole document
+EFFECT = 8.0  # gain in log p of the memorised secret, in nats
+DOCUMENT_SPREAD = 1.0  # standard deviation of log p of the whole document over models, in nats
 DOCUMENT_EFFECT = 2.0  # in nats
 
 
 def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resolution:
-    """Return whether one of these secrets, or identifiers, could be found."""
+    """Return whether one of these secrets or identifiers could be found."""
     item = "secrets"
     if isinstance(question, Identifiers):
         item = "identifiers"
@@ -46,13 +46,13 @@ def document_resolution(models: int, level: float, tests: int) -> Resolution:
 
 
 def insertion_resolution(level: float, inserted: int, left_out: int) -> Resolution:
-    """Return whether one inserted document could be found by its rank among the documents that were left out."""
+    """Return whether one inserted document could be found by its rank among the documents left out."""
     advice = f"leave out {fewest_others(inserted, level):,} documents for {inserted:,} inserted ones"
     return Resolution(1 / (1 + left_out), inserted, level, "inserted documents", advice)
 
 
 def resolution(config: Text) -> Resolution | None:
-    """Return the resolution of a plan; None if no answer clears, or if the number of items is not known yet."""
+    """Return the resolution of a plan, or None if no answer clears or the number of items is not known yet."""
     match config.question:
         case Documents() as question:
             return document_resolution(question.models, config.level, question.documents)
@@ -62,7 +62,7 @@ def resolution(config: Text) -> Resolution | None:
 
 
 def power(config: Text) -> Iterator[Power]:
-    """Yield the detection rate of one secret, or one document, of a stated effect."""
+    """Yield the detection rate for one secret, or one document, with a stated effect."""
     match config.question:
         case Documents() as question:
             yield _document_power(question, config.level)
@@ -87,8 +87,8 @@ def _document_power(question: Documents, level: float) -> Power:
 def _secret_rate(size: int, p_value: float) -> float:
     """Return the detection rate of a secret with a gain of EFFECT nats, among `size` candidates with normal log p.
 
-    A secret is detected up to rank k. Given its log p, the number of candidates above it is binomial; the rate is the
-    mean over its log p of the probability that at most k - 1 candidates are above it.
+    A secret is detected if its rank is at most k. Given its log p, the number of candidates above it is binomial. The
+    rate is the probability that at most k - 1 candidates are above it, averaged over its log p.
     """
     import numpy as np
     from scipy import stats
@@ -103,6 +103,6 @@ def _secret_rate(size: int, p_value: float) -> float:
 
 @lru_cache(maxsize=256)
 def document_rate(models: int, level: float, documents: int) -> float:
-    """Return the share of audits that find one document with an effect of DOCUMENT_EFFECT, approximated by a t-test."""
+    """Return the share of audits that find one document with an effect of DOCUMENT_EFFECT (t-test approximation)."""
     effect = (DOCUMENT_EFFECT - SMALLEST) / DOCUMENT_SPREAD
     return detection_rate(effect, models, DRAWS, level, documents)

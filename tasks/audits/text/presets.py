@@ -45,7 +45,7 @@ HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitio
 
 
 def _private_codes(epsilon: float | None) -> Text:
-    """Codes that occur once, in texts that are read in many epochs; without privacy if epsilon is None."""
+    """Return an audit of codes that occur once, in texts trained on for many epochs. No privacy if epsilon is None."""
     privacy = WholeGradients() if epsilon is None else DifferentialPrivacy(epsilon)
     tuning = replace(TUNING, epochs=48, privacy=privacy)
     return Text(replace(CODES, repetitions=(1,), examples=20, tuning=tuning))

@@ -30,19 +30,21 @@ from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
 
 Scoring = Literal["whole", "shared"]
-# embedded texts
+# Embedded texts.
 FACTS = Dataset("facts")
 TICKETS = Dataset("tickets")
 
 
 @dataclass(frozen=True)
 class Reproduction(Ranged):
-    """Criteria of a reproduction."""
+    """Criteria for a reproduction."""
 
     attempts: tuple[Annotated[int, AtLeast(1)], ...] = (1, 100, 10_000)
     """Numbers of sampled continuations."""
     probability: Annotated[float, Share(zero=False, one=False)] = 0.5
-    """Smallest probability that one of these continuations equals the text, for the text to count as reproduced."""
+    """Smallest probability that at least one of these continuations equals the text, for the text to count as
+    reproduced.
+    """
     edit_distance: Annotated[float, Share(one=False)] = 0.1
     """Largest edit distance of a near-verbatim continuation, as a share of the tokens."""
 
@@ -54,7 +56,7 @@ class Reproduction(Ranged):
 
 @dataclass(frozen=True)
 class Continuation(Reproduction):
-    """The models continue the text before each secret, or identifier."""
+    """The models continue the text before each secret or identifier."""
 
     tag: ClassVar[str] = "continuation"
 
@@ -83,14 +85,15 @@ class FineTuned(Ranged):
 
 @dataclass(frozen=True)
 class Secrets(FineTuned, RankSizes, Inserted, Corpus):
-    """Secrets that are inserted into the training data of one model of each pair; the audit fine-tunes both models."""
+    """Secrets inserted into the training data of one model of each pair; the audit fine-tunes both models."""
 
     tag: ClassVar[str] = "secrets"
     pairs: Annotated[int, AtLeast(1)] = 1
-    """Number of pairs of models; each pair has its own secrets."""
+    """Number of model pairs; each pair has its own secrets."""
     scoring: Scoring = "whole"
-    """Ours: whole reads each candidate, shared reads the common beginning of the candidates once; equal results except
-    for rounding."""
+    """Ours: whole reads each candidate in full; shared reads the common prefix of the candidates only once. Results are
+    equal except for rounding.
+    """
     extraction: Continuation | None = None
     """Ours: continuation also tests whether models reproduce the secrets; none does not."""
 
@@ -108,7 +111,7 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
         return min(SecretSpace(self.pattern).size, self.references + 1)
 
     def count_copies(self) -> CopyCount:
-        """Count the exact copies among the training texts; secrets have none, as their numbers differ."""
+        """Count the exact copies among the training texts. Secrets have none, because their numbers differ."""
         return count_groups(load_texts(self.data, self.examples), TRAINING_TEXTS)
 
     def tiny(self) -> Secrets:
@@ -141,10 +144,11 @@ class RankingModel(AskedModel):
 
     tag: ClassVar[str] = "model"
     base: LanguageModel | None = None
-    """Ours: base model; candidates are then ranked by the log probability minus that of the base model."""
+    """Ours: base model; candidates are then ranked by their log-probability minus that under the base model."""
     scoring: Scoring = "whole"
-    """Ours: whole reads each candidate, shared reads the common beginning of the candidates once; equal results except
-    for rounding."""
+    """Ours: whole reads each candidate in full; shared reads the common prefix of the candidates only once. Results are
+    equal except for rounding.
+    """
     extraction: Continuation | None = None
     """Ours: continuation also tests whether the model reproduces the secrets; none does not."""
 
@@ -158,7 +162,7 @@ class ReturnedTable:
 
     tag: ClassVar[str] = "table"
     outputs: File
-    """Ours: table of log probabilities."""
+    """Ours: table of log-probabilities."""
 
     def tiny(self) -> ReturnedTable:
         return self
@@ -169,11 +173,11 @@ class GivenRanking(BoundDraw, RankSizes):
     """Candidates that are ranked by the scores of a given model."""
 
     source: RankingModel | ReturnedTable = field(default=RankingModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """Source of the log probabilities: a given model, or a table that its owner returned."""
+    """Source of the log-probabilities: a given model, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
-        """The table that the model's owner returned; None if a model is evaluated here."""
+        """The table returned by the model's owner, or None if the audit evaluates the model."""
         if isinstance(self.source, ReturnedTable):
             return self.source.outputs
         return None
@@ -186,7 +190,7 @@ class GivenRanking(BoundDraw, RankSizes):
 
     @property
     def base(self) -> LanguageModel | None:
-        """The base model of the given model; None if it is not given."""
+        """The base of the given model, or None if no base is given."""
         if isinstance(self.source, ReturnedTable):
             return None
         return self.source.base
@@ -207,7 +211,7 @@ class Planted(GivenRanking, Inserted):
         return min(SecretSpace(self.pattern).size, self.references + 1)
 
     def count_copies(self) -> CopyCount:
-        """Planted secrets have no copies, as their numbers differ."""
+        """Return no copies, because the numbers of planted secrets differ."""
         return CopyCount()
 
     def tiny(self) -> Planted:
@@ -233,7 +237,7 @@ class Identifiers(GivenRanking, Corpus):
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         for name in self.identifiers:
-            space_of(name)  # raises ValueError for a format that is not random
+            space_of(name)  # raises ValueError if the format is not random
         if not self.identifiers:
             yield "identifiers: expected one or more formats, got none. Give formats such as identifiers=uuid4."
         if len(set(self.identifiers)) < len(self.identifiers):
@@ -244,7 +248,7 @@ class Identifiers(GivenRanking, Corpus):
         return min(*(space_of(name).size for name in self.identifiers), self.references + 1)
 
     def count_copies(self) -> CopyCount:
-        """Count the places of identifiers that occur more than once."""
+        """Count the occurrences of identifiers that occur more than once."""
         identifiers = find_identifiers(load_texts(self.data, self.examples), self.identifiers)
         occurrences = [identifier.occurrences for identifier in identifiers]
         return count_groups(np.repeat(np.arange(len(identifiers)), occurrences), "places")
@@ -264,12 +268,12 @@ class Identifiers(GivenRanking, Corpus):
 
 @dataclass(frozen=True)
 class Continued(Reproduction):
-    """Lengths of the parts of a document that a model reads and continues with."""
+    """How much of a document a model reads, and how much it continues."""
 
     prefix: Annotated[int, AtLeast(1)] = 50
     """Number of tokens of a document that a model reads before it continues."""
     suffix: Annotated[int, AtLeast(1)] = 50
-    """Number of tokens of the continuation; shorter documents are left out."""
+    """Number of tokens in the continuation; shorter documents are left out."""
 
     def length_conflicts(self, length: int) -> Iterator[str]:
         """Yield the reason why a model that reads `length` tokens cannot continue these texts."""
@@ -316,16 +320,16 @@ class Documents(Continued, FineTuned, Null, Corpus):
 class Insertions(Continued, Null, Corpus):
     """Documents that were inserted into the training data of a given model, but not of its base.
 
-    The field `duplicates` of a record is the number of insertions, which was drawn at random (0: left out).
+    The record field `duplicates` is the number of insertions, which was drawn at random (0: left out).
     """
 
     tag: ClassVar[str] = "insertions"
     base: LanguageModel = field(kw_only=True)
-    """Model that was trained without the insertions."""
+    """Model trained without the insertions."""
     reading: TextReading = TextReading()
-    """Model that was trained with the insertions."""
+    """Model trained with the insertions."""
     repetitions: Repetitions = (1, 4, 16)
-    """Numbers of insertions of embedded texts; records have the field `duplicates` instead."""
+    """Numbers of insertions for embedded texts; records state theirs in the field `duplicates`."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -333,7 +337,7 @@ class Insertions(Continued, Null, Corpus):
         yield from self.length_conflicts(self.reading.length)
 
     def count_copies(self) -> CopyCount:
-        """Insertions have no copies: a repeated text is an error."""
+        """Return no copies, because a repeated text is an error here."""
         return CopyCount()
 
     def tiny(self) -> Insertions:
@@ -356,11 +360,11 @@ class TextComparison(BoundDraw, Corpus):
     comparison_texts: Dataset = field(kw_only=True)
     """Ours: texts of another time or source."""
     source: AskedModel | ReturnedTable = field(default=AskedModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """Source of the log probabilities: a given model, or a table that its owner returned."""
+    """Source of the log-probabilities: a given model, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
-        """The table that the model's owner returned; None if a model is evaluated here."""
+        """The table returned by the model's owner, or None if the audit evaluates the model."""
         if isinstance(self.source, ReturnedTable):
             return self.source.outputs
         return None

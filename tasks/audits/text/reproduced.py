@@ -27,15 +27,15 @@ REPRODUCTION: Mapping[Answer, Meaning] = {
         "models do not reproduce the texts word for word more often than models that never saw them"
     ),
 }
-MOST_NAMED = 20  # listed secrets or identifiers
-Identity = tuple[int | None, int]  # of a secret or an identifier, within a run
+MOST_NAMED = 20  # number of secrets or identifiers that are listed
+Identity = tuple[int | None, int]  # identifies a secret or an identifier within a run
 
 
 @dataclass(frozen=True)
 class Copies:
-    """The summary rows of texts that are reproduced greedily: by trained models, by control models, the difference.
+    """Summary rows of the shares reproduced greedily: by trained models, by control models, and the difference.
 
-    `control` and `difference` are None without control models.
+    `control` and `difference` are None if there are no control models.
     """
 
     trained_models: Row
@@ -44,7 +44,7 @@ class Copies:
 
 
 def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
-    """Read the shares from the rows of a summary; None if no model continued a text."""
+    """Read the shares from the rows of a summary. Returns None if no model continued a text."""
     trained_row = rows.get(row_name(SHARE, way=GREEDY, by=BY_TRAINED))
     control = rows.get(row_name(SHARE, way=GREEDY, by=BY_CONTROL))
     if trained_row is None:
@@ -53,7 +53,10 @@ def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
 
 
 def describe_copies(question: Continued, copies: Copies | None) -> str:
-    """State the share of documents that is reproduced, with that of control models; empty if none is long enough."""
+    """State the share of documents that trained models reproduce, and the share for control models.
+
+    Returns an empty string if no document is long enough.
+    """
     if copies is None or copies.control is None or copies.difference is None or copies.difference["low"] is None:
         return ""
     difference = copies.difference
@@ -73,7 +76,7 @@ def _explain_copies(question: Continued, copies: Copies) -> str:
 
 
 def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[Finding, ...]:
-    """Return whether documents are reproduced; empty if no document is long enough."""
+    """Return a finding on whether documents are reproduced. Returns no finding if no document is long enough."""
     if not describe_copies(question, copies) or copies is None or copies.difference is None:
         return ()
     answer = REPRODUCED if copies.difference["low"] > 0 else NOT_REPRODUCED
@@ -82,7 +85,7 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
 
 
 def describe_extraction(copies: Copies, things: str) -> str:
-    """State the share of secrets, or identifiers, that is reproduced, and its p-value."""
+    """State the share of secrets or identifiers that is reproduced, and its p-value."""
     trained_row = copies.trained_models
     control = copies.control
     difference = copies.difference
@@ -102,7 +105,7 @@ def describe_extraction(copies: Copies, things: str) -> str:
 
 
 def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
-    """Return whether secrets are reproduced, for readers without a machine-learning background."""
+    """Return a finding on whether secrets are reproduced, for readers without a machine-learning background."""
     trained_row = copies.trained_models
     if trained_row["p_value"] <= level:
         answer = REPRODUCED
@@ -121,7 +124,7 @@ def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
 
 
 def name_found(config: Text, read_table: Callable[[str], pa.Table]) -> str:
-    """List the secrets, or identifiers, that are found, by number; empty if there are none."""
+    """List the secrets or identifiers that are found, by number. Returns an empty string if there are none."""
     ranked = read_table("identifiers" if isinstance(config.question, Identifiers) else "secrets").to_pylist()
     reproduced_by_identity = _greedy_answers(read_table)
     found_items = []
@@ -146,25 +149,25 @@ def name_found(config: Text, read_table: Callable[[str], pa.Table]) -> str:
 
 
 def _greedy_answers(read_table: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
-    """Whether each secret, or identifier, is reproduced; empty if no model continued a text."""
+    """Return whether each secret or identifier is reproduced. Empty if no model continued a text."""
     rows = [row for row in read_table("extraction").to_pylist() if row["way"] == GREEDY]
     return {identity(row, index): row["reproduced"] for index, row in enumerate(rows)}
 
 
 def identity(item: Row, index: int) -> Identity:
-    """The pair and number of a secret, or the index of an identifier among those tested."""
+    """Return the pair and number of a secret, or the index of an identifier among those tested."""
     if item.get("secret") is not None:
         return (item["pair"], item["secret"])
     return (None, index)
 
 
 def rank_surest(item: Row) -> tuple[float, int]:
-    """The sort key of found items, the surest first."""
+    """Return the sort key of found items, which puts the surest first."""
     return item["q_value"], item["rank"]
 
 
 def name_thing(config: Text, item: Row) -> str:
-    """The number of a secret, or the format and text number of an identifier."""
+    """Return the number of a secret, or the format and text number of an identifier."""
     match config.question:
         case Identifiers():
             return f"{item['format']} of text {item['row']}"
@@ -174,7 +177,7 @@ def name_thing(config: Text, item: Row) -> str:
 
 
 def describe_found(config: Text, item: Row, reproduced: bool | None) -> str:
-    """Describe a found item: its name, its number of repetitions, its rank, and whether it is reproduced."""
+    """Describe a found item: its name, repetition count and rank, and whether it is reproduced."""
     column = "repetitions"
     if isinstance(config.question, Identifiers):
         column = "occurrences"

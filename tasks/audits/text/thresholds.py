@@ -1,4 +1,4 @@
-"""The thresholds in the texts of the rules of all questions."""
+"""The thresholds that appear in the rule text of all questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.contract.power import SMALLEST
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
-    """Return each threshold as text, by its name in the rules; in per cent, except for `nats`."""
+    """Return each threshold as text, keyed by its name in the rules. All are in per cent except `nats`."""
     return {
         "level": f"{100 * config.level:g}",
         "uneven": f"{100 * UNEVEN:g}",

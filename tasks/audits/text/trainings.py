@@ -11,7 +11,7 @@ from tasks.contract.job import Job
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """Return the scoring jobs of all models, in order; none for a question whose measure plans them.
+    """Return the scoring jobs of all models, in order. Empty for a question whose measure plans the scoring itself.
 
     Raises ValueError if there are too few texts.
     """

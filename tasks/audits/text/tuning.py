@@ -1,4 +1,4 @@
-"""Settings for reading texts and for fine-tuning on them, and the small models of `scale=tiny`."""
+"""Settings for reading texts and for fine-tuning on them, and the small models used by `scale=tiny`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TextReading(Reading):
     """Settings for a model that reads texts without training."""
 
     precision: Precision = "float32"
-    """Ours: number format of a model from a folder."""
+    """Ours: number format of a model loaded from a folder."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -41,18 +41,18 @@ def precision_conflicts(precision: Precision, model: LanguageModel) -> Iterator[
 
 @dataclass(frozen=True)
 class TextLowRank(LowRank):
-    """Training of adapters; the weights of the model stay unchanged."""
+    """Training of adapters; the model's own weights stay unchanged."""
 
     precision: Precision = "float32"
-    """Ours: number format of a model from a folder; its adapters always use float32."""
+    """Ours: number format of a model loaded from a folder; its adapters always use float32."""
 
 
 @dataclass(frozen=True)
 class WholeGradients(WithoutPrivacy):
-    """Training without differential privacy, with one gradient for all texts of a step."""
+    """Training without differential privacy, with one gradient for all texts in a step."""
 
     checkpointing: bool = False
-    """Ours: gradient checkpointing: less memory, a third more time."""
+    """Ours: gradient checkpointing, which saves memory and takes a third more time."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TextTuning(LanguageModelTuning):
     adaptation: Full | TextLowRank = Full()
     """Trained weights: all (full), or low-rank adapters (lora)."""
     privacy: WholeGradients | DifferentialPrivacy = WholeGradients()
-    """Differential privacy, with single texts as the unit."""
+    """Differential privacy, with single texts as the unit of protection."""
     deduplicate: bool = False
     """Ours: whether repeated training texts are used only once."""
 
@@ -96,5 +96,5 @@ def tiny_reading(reading: AnyReading) -> AnyReading:
 
 
 def tiny_tuning(tuning: TextTuning) -> TextTuning:
-    """Return the same settings for a fine-tuning of all weights that takes seconds."""
+    """Return the same settings for full fine-tuning that takes seconds."""
     return replace(tuning, adaptation=Full(), epochs=2, batch=16, accumulate=1)

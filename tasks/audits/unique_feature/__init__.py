@@ -1,51 +1,53 @@
-"""Is a feature that occurs in one single training image memorised?
+"""Is a feature that occurs in a single training image memorised?
 
-A canary is one training image with the feature burnt in (the letter A, 5 x 5 pixels, 1 pixel from the top and left
-edges). For each canary, one network is trained with it, and a control model with the same seed and the clean image, to
-the epoch that the canary model keeps, so that the two differ in that image only. Both are evaluated on images that are
-clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn anew for every image (x_r).
+A canary is one training image with the feature burnt in (by default the letter A, 5 x 5 pixels, 1 pixel from the top
+and left edges). For each canary, two networks are trained: one with the canary, and a control model with the same seed
+and the clean image. The control model is trained to the epoch that the canary model keeps, so the two differ only in
+that image. Both are evaluated on images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r in
+its place, drawn separately for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label
-    effect      M (or M_w) of the canary model minus that of its control model   over pairs of trainings
+    effect      M (or M_w) of the canary model minus that of its control model   over pairs of training runs
 
-Reading it. The paper calls a feature memorised if M > 0 with a small p in a one-tailed t-test over probe images. The
-audit reports this test as published, but it does not measure memory: the letter is brighter than a random patch, and M
-depends on the training seed, so the test can call models memorised that never saw the feature. Their rate is reported
-as the null. The effect is caused by the canary: above 0, the model responds to the feature because it was trained on
-it. Its interval and p-value are over pairs of trainings. In addition, every canary is judged individually, by the rank
-of its feature among 200 others, or among all glyphs if `ranks` is measured (`pairs/canary_verdicts.py`). "Not detected"
-does not mean "safe".
+Interpretation. The paper calls a feature memorised if M > 0 with a small p in a one-tailed t-test over probe images.
+The audit reports this test as published, but it does not measure memory: the letter is brighter than a random patch,
+and M depends on the training seed, so the test can call models memorised that never saw the feature. The rate at which
+it does so is reported as the null. The effect is caused by the canary: if it is above 0, the model responds to the
+feature because it was trained on it. Its interval and p-value are over pairs of training runs. In addition, every
+canary is judged individually, by the rank of its feature among 200 others, or among all glyphs if `ranks` is measured
+(`pairs/canary_verdicts.py`). "Not detected" does not mean "safe".
 
 Until decided. If every canary carries a drawn feature, a run may look after each pair and end once the product of bets
-on their ranks reaches its limit (`pairs/bets.py`); only these bets can accuse then.
+on the ranks reaches its limit (`pairs/bets.py`). In such a run, only these bets can accuse.
 
 Errors. If nothing is memorised and features were drawn from their family, the answer is "memorised" in at most 7.6 % of
 runs. `pairs/answer.py` has the rules.
 
 Single models. A model trained elsewhere has no control model. It is evaluated on the feature and on 200 others of its
-family (the letter's cells permuted; other names in the same typeface). The evidence is the feature's rank among them,
-which is exact if the feature was drawn from that family. `population.py` has the formulas. With reference models of the
-same kind, its slopes are ranked instead (`measures/exact_ranks.py`).
+family (for the letter, permutations of its cells; for words, other names in the same typeface). The evidence is the
+feature's rank among them, which is exact if the feature was drawn from that family. `population.py` has the formulas.
+If reference models of the same kind are available, the feature is ranked by the model's slopes instead
+(`measures/exact_ranks.py`).
 
-Exact ranks. The canary changes the slopes of the label's logit in the feature's pixels. By these changes the feature is
-ranked among all of its kind, 4,457,400 glyphs for the letter A; the rank is exact if the feature was drawn.
-`measures/exact_ranks.py` has three scores: of a pair, of one model with references, and of a pair's weights.
+Exact ranks. The canary changes the slopes of the label's logit in the feature's pixels. By these changes, the feature
+is ranked among all features of its kind, 4,457,400 glyphs for the letter A; the rank is exact if the feature was drawn.
+`measures/exact_ranks.py` has three scores: for a pair, for one model with references, and for a pair's weights.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, the canaries section 2.4, the training sections A.2 and A.3, Table 1 and section B.1.
 The control models, the effects and the adjusted p-values are ours; the paper has no null.
 
-Cost. Two trainings per canary. `quickstart` takes about 40 s of one core; `table1-mnist` is 200 trainings of MLP-1 on
-MNIST, about 42 minutes on two cores.
+Cost. Two training runs per canary. `quickstart` takes about 40 s on one core; `table1-mnist` is 200 training runs of
+MLP-1 on MNIST, about 42 minutes on two cores.
 
 Decisions where the paper is silent. The feature overwrites its block in every channel, glyph 1 on a background of 0.
 z_r is U[0, 1] per pixel and channel, quantised to the image's 256 levels, and all models share one evaluation seed. M_w
-is reported over the training images of y without the canary (section 2.2) and over the probe set (section B.1), since
+is reported over the training images of y without the canary (section 2.2) and over the probe set (section B.1), because
 the paper describes both. The validation split, which stops training, is the test split. The t-test is reported as
-Welch's and as a paired test. Each canary has its own training seed: with a common seed, every control model would be
-the same network and every effect would be measured against it, so the pairs would not be independent and an interval
-over them would not extend to another seed.
+Welch's and as a paired test. Each canary has its own training seed. With a common seed, all control models would be the
+same network and every effect would be measured against it, so the pairs would not be independent and an interval over
+them would not extend to another seed.
 """
 
 from __future__ import annotations
@@ -94,8 +96,8 @@ GUESSABLE = (
 
 
 def plan(config: UniqueFeature) -> Roots:
-    """The tables of the measures that the config asks for, and their summary."""
-    models = trainings(config)  # which checks that the data can serve
+    """Plan the tables of the measures that the config requests, and their summary."""
+    models = trainings(config)  # also checks that the data are suitable
     design = load_design(config)
     if design.seen_images is None:
         left_out = 0
@@ -107,7 +109,9 @@ def plan(config: UniqueFeature) -> Roots:
 
 
 def best_constant(config: UniqueFeature) -> float | None:
-    """The accuracy of the best constant output on the images with known labels; None without such images."""
+    """Return the accuracy of the best constant output on the images with known labels, or None if there are no such
+    images.
+    """
     match config.question:
         case Given(source=ReturnedOutputs(labelled=LabelledImages())):
             return chance_accuracy(labels(single_model_config(config, config.shape)))
@@ -118,19 +122,22 @@ def best_constant(config: UniqueFeature) -> float | None:
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
-    """The images that a model is evaluated on, in one blinded set, for an owner who keeps the model."""
+    """Yield the images that the owner of a model evaluates it on, as one blinded set."""
     check_given(config)
     yield pictures(single_model_config(config, config.shape))
 
 
 def split(config: UniqueFeature) -> Split:
-    """The role of each image that an owner gets."""
+    """Return the key with the role of each image handed out to an owner."""
     warning = "" if check_given(config).secret else GUESSABLE
     return Split(split_key(single_model_config(config, config.shape)), warning=warning)
 
 
 def check_given(config: UniqueFeature) -> Given:
-    """The question on third-party models; raises ValueError for other questions, which have no probes for an owner."""
+    """Return the question about third-party models.
+
+    Raises ValueError for other questions, which have no probes to hand out.
+    """
     if config.given is None:
         raise ValueError(
             "question: expected given, since only third-party models get probes. Set the shape of their images: "
@@ -156,7 +163,7 @@ def stand_in(config: UniqueFeature) -> str:
 
 
 def notes(config: UniqueFeature) -> Iterator[str]:
-    """A warning about probe images that are copies of training images."""
+    """Warn if probe images are copies of training images."""
     training_images = seen_images(config)
     if training_images is None:
         copies = 0

@@ -1,7 +1,7 @@
-"""The audit's answer: verdict and certificate for each question, the rules, and explanations of symbols.
+"""The verdict of the audit: verdict and certificate for each question, the rules, and explanations of symbols.
 
-For pairs of trainings, the effect of the canaries and their ranks decide (`pairs`); for single models, the rank of the
-feature in its family or compared with references decides (`single_models`).
+For pairs of training runs, the effect of the canaries and their ranks decide (`pairs`). For single models, the rank of
+the feature in its family, or compared with references, decides (`single_models`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
 
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
-    """The numbers in the rules' texts."""
+    """Return the numbers that appear in the rule text."""
     return {**pairs.thresholds(config), **single_models.thresholds(config)}
 
 
@@ -74,11 +74,11 @@ SYMBOLS: Mapping[str, str] = {
 }
 
 
-# Objectives of searches, and the number by which runs are compared
+# Objectives for searches, and the number that compares runs
 
 
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
-    """The row of the effect on M_w for pairs of trainings; that of the push for single models."""
+    """Return the row with the effect on M_w for pairs of training runs, or with the push for single models."""
     rows = index_rows(summary)
     if config.single_models is None:
         return rows.get(EFFECT_ROW)

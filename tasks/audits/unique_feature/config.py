@@ -24,15 +24,15 @@ RandomKind = Literal["noise", "family"]
 class UniqueFeature(Ranged):
     """The question about a feature, and the images on which models are evaluated.
 
-    The defaults are the published setting. Trainings that are traced or evaluated epoch by epoch are always one job,
-    independent of `link`. If `ranks` is measured, the feature is ranked among all of its kind by the slopes of its
-    pixels, and for a glyph this rank decides which canaries are found.
+    The defaults are the published setting. Training that is traced or evaluated epoch by epoch is always one job,
+    regardless of `link`. If `ranks` is measured, the feature is ranked by the slopes of its pixels among all features
+    of its kind, and for a glyph this rank decides which canaries are found.
     """
 
     question: Question = Pairs()
-    """Question: pairs (of networks trained here), course, latents, panel, given or pictures."""
+    """Question: pairs (of networks trained by the audit), course, latents, panel, given or pictures."""
     probe: Dataset = Dataset("cifar10")
-    """Images on which models are evaluated, besides training images of the canary's class."""
+    """Images on which models are evaluated, in addition to training images of the canary's class."""
     probe_split: ProbeSplit = "test"
     """Split of `probe` on which models are evaluated."""
     feature: Feature = Glyph()
@@ -46,38 +46,38 @@ class UniqueFeature(Ranged):
 
     @property
     def pairs(self) -> CanaryPairs | None:
-        """The question if it trains pairs of networks; None for others."""
+        """The question if it trains pairs of networks, else None."""
         if isinstance(self.question, CanaryPairs):
             return self.question
         return None
 
     @property
     def scored_pairs(self) -> Pairs | None:
-        """The question if it is answered by the scores and ranks of pairs; None for others."""
+        """The question if it is answered by the scores and ranks of pairs, else None."""
         return self.question if isinstance(self.question, Pairs) else None
 
     @property
     def single_models(self) -> Panel | Given | None:
-        """The question if it evaluates single models; None for others."""
+        """The question if it evaluates single models, else None."""
         if isinstance(self.question, Panel | Given):
             return self.question
         return None
 
     @property
     def given(self) -> Given | None:
-        """The question if third-party models are evaluated; None for others."""
+        """The question if it evaluates third-party models, else None."""
         return self.question if isinstance(self.question, Given) else None
 
     @property
     def trained(self) -> TrainedHere | None:
-        """The question if networks are trained here; None for others."""
+        """The question if it trains networks, else None."""
         if isinstance(self.question, TrainedHere):
             return self.question
         return None
 
     @property
     def privacy(self) -> Privacy | None:
-        """The guarantee of the trainings; None without one."""
+        """The privacy guarantee of the training, or None if there is none."""
         match self.question:
             case CanaryPairs() | Panel():
                 return self.question.training.guarantee
@@ -85,13 +85,13 @@ class UniqueFeature(Ranged):
                 return None
 
     def asks_for(self, *measures: MeasureName) -> bool:
-        """Whether any of these is measured of pairs."""
+        """Return whether any of these measures is requested for pairs."""
         pairs = self.scored_pairs
         return pairs is not None and any(measure in pairs.measures for measure in measures)
 
     @property
     def shape(self) -> Shape:
-        """The shape of the images on which models are evaluated; it follows from the training images, if any."""
+        """Shape of the images on which models are evaluated. It follows from the training images, if there are any."""
         if isinstance(self.question, Given):
             return self.question.shape
         return load(self.question.data).shape
@@ -100,7 +100,7 @@ class UniqueFeature(Ranged):
 
     @property
     def asked_feature(self) -> Feature:
-        """The audited feature; the secret and the nonce determine a random glyph of seed 0."""
+        """The audited feature. The secret and the nonce determine a random glyph whose seed is 0."""
         feature = self.feature
         if self.has_bound_glyph and isinstance(feature, Glyph) and not feature.seed:
             return replace(feature, seed=self.derive_seed("glyph"))
@@ -114,7 +114,7 @@ class UniqueFeature(Ranged):
 
     @property
     def family(self) -> Family:
-        """The family in which features are ranked; the default family for questions without ranks."""
+        """The family in which features are ranked. The default family for questions without ranks."""
         if isinstance(self.question, Pairs | Panel | Given):
             return self.question.family
         return Family()
@@ -137,7 +137,7 @@ class UniqueFeature(Ranged):
     # Random numbers
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
-        """The path of a stream of random numbers.
+        """Return the path of a random number stream.
 
         Canaries with drawn features have different images and seeds, so that runs with one feature and runs with drawn
         features are independent samples.
@@ -145,19 +145,19 @@ class UniqueFeature(Ranged):
         return ("drawn", *path) if self.draws_features else path
 
     def training_stream(self, number: int, replicate: int) -> tuple[str | int, ...]:
-        """The stream of the seed of a canary's training and replicate, which is counted from 0."""
+        """Return the stream for the training seed of a canary and replicate. Replicates are counted from 0."""
         one_seed = self.pairs is not None and self.pairs.one_seed
         return self.stream("training", 0 if one_seed else number, *((replicate,) if replicate else ()))
 
     @property
     def picture_order(self) -> int:
-        """The seed of the order in which an owner gets the images; 0 if no owner gets any."""
+        """Seed of the order in which an owner receives the images. 0 if no owner receives any."""
         if self.given is not None and self.given.hands_out:
             return self.derive_seed("order")
         return 0
 
     def derive_seed(self, name: str) -> int:
-        """The seed of a draw between two parties."""
+        """Derive the seed of a draw between two parties."""
         if self.given is None:
             return derive_secret_seed(self.seed, name, "")
         return derive_secret_seed(self.seed, name, self.given.secret, self.given.nonce)
@@ -166,14 +166,16 @@ class UniqueFeature(Ranged):
 
     @property
     def has_bound_glyph(self) -> bool:
-        """Whether the secret and the nonce determine the feature, a random glyph; no other random glyph is accepted."""
+        """Whether the secret and the nonce determine the feature, which is then a random glyph. No other one is
+        accepted.
+        """
         glyph = self.feature
         is_random = isinstance(glyph, Glyph) and glyph.kind == "random"
         return is_random and self.given is not None and bool(self.given.nonce)
 
     @property
     def draw(self) -> Draw:
-        """The source of the draw of the family, of the order of images and of a random glyph."""
+        """What determines the draw of the family, of the image order and of a random glyph."""
         question = self.given
         if question is None:
             return Draw(None, self, self.seed, "")
@@ -184,7 +186,7 @@ class UniqueFeature(Ranged):
 
     @property
     def _committed(self) -> UniqueFeature:
-        """The configuration in a commitment, which leaves open whether model files or outputs follow."""
+        """The configuration that a commitment covers. It leaves open whether model files or outputs follow."""
         question = self.given
         if question is None or isinstance(question.judged_by, FirstLayerRank):
             return self
@@ -194,19 +196,19 @@ class UniqueFeature(Ranged):
 
     @property
     def _has_drawn_glyph(self) -> bool:
-        """Whether the draw determines the random glyph, now or once a nonce is named."""
+        """Whether the draw determines the random glyph, either now or once a nonce is named."""
         glyph = self.feature
         return isinstance(glyph, Glyph) and glyph.kind == "random" and glyph.seed in (0, self._drawn_glyph_seed)
 
     @property
     def _drawn_glyph_seed(self) -> int:
-        """The seed of the glyph that the secret and the nonce determine; 0 before a nonce is named."""
+        """Seed of the glyph that the secret and the nonce determine. 0 before a nonce is named."""
         if self.given is not None and self.given.nonce:
             return self.derive_seed("glyph")
         return 0
 
     def _drawn_from(self) -> tuple[object, ...]:
-        """The commitment of earlier versions, in which the draw determines the random glyph."""
+        """Return the content of commitments made by earlier versions, in which the draw determines the random glyph."""
         assert self.given is not None
         feature = self.feature
         if isinstance(feature, Glyph) and (not self.given.nonce or feature.seed == self._drawn_glyph_seed):
@@ -216,7 +218,7 @@ class UniqueFeature(Ranged):
         return (*probe, self.random, *_feature_content(feature), family)
 
     def describe_draw(self) -> str:
-        """Who chose the draw of the family, and of a random glyph, in sentences."""
+        """Describe who chose the draw of the family and of a random glyph."""
         assert self.given is not None
         subject = "The draw of the features that it is compared with"
         if self.has_bound_glyph:
@@ -225,11 +227,14 @@ class UniqueFeature(Ranged):
 
 
 def are_all_counted(feature: Feature, family: Family) -> bool:
-    """Whether a feature is ranked among all of its kind, which can be counted, not among the members of its family."""
+    """Return whether a feature is ranked among all of its kind, which requires that they can be counted.
+
+    Otherwise, it is ranked among the members of its family.
+    """
     return isinstance(feature, Glyph) and family.kind == "alike"
 
 
 def _feature_content(feature: Feature) -> list[object]:
-    """The feature's kind and fields, files by their digests, as a commitment names it."""
+    """Return the kind and fields of the feature, as a commitment names them. Files are named by their digests."""
     values = (getattr(feature, field.name) for field in fields(feature))
     return [type(feature).__name__, *(value.identity() if isinstance(value, File) else value for value in values)]

@@ -22,9 +22,9 @@ from tasks.training.recipe import Privacy
 class Design:
     """The images and the features of a run.
 
-    `asked_feature` is the feature that models are evaluated on, and `carried_feature` the one that canaries carry,
-    unless every canary has its own feature. `ranked` is the feature with its family; None for questions that rank no
-    feature. Copies of `seen_images`, the training images, are left out.
+    `asked_feature` is the feature that models are evaluated on. `carried_feature` is the one that canaries carry,
+    unless every canary has its own feature. `ranked` is the feature with its family, or None for questions that rank no
+    feature. `seen_images` are the training images, whose copies are left out.
     """
 
     question: Question
@@ -44,7 +44,7 @@ class Design:
     decides_by_ranks: bool
 
     def asks_for(self, *measures: MeasureName) -> bool:
-        """Whether any of these is measured on pairs."""
+        """Return whether any of these measures is requested for pairs."""
         return any(measure in self.measures for measure in measures)
 
     @property
@@ -53,7 +53,7 @@ class Design:
         return Burning(self.asked_feature, self.random, evaluation_seed(self.seed))
 
     def evaluation_of(self, canary: Canary, clean: Training, redraw: int = 0) -> Evaluation:
-        """The evaluation of the canary's models with this drawing of the random patches, counted from 0.
+        """Return the evaluation of the canary's models with draw number `redraw` of the random patches, counted from 0.
 
         `clean` is their training without the canary.
         """
@@ -71,7 +71,7 @@ class Design:
         )
 
     def relatives_of(self, canary: Canary) -> Relatives:
-        """The feature that a canary's models are evaluated on, with its family."""
+        """Return the feature that a canary's models are evaluated on, with its family."""
         assert self.ranked is not None  # other questions rank no feature
         if self.draws_features:
             seed = seeds.derive(self.seed, "family", canary.number)
@@ -81,7 +81,7 @@ class Design:
 
 
 def load_design(config: UniqueFeature) -> Design:
-    """The design of a configuration. Raises DatasetError if all probe images are copies of training images."""
+    """Return the design of a configuration. Raises DatasetError if all probe images are copies of training images."""
     excluded_images = seen_images(config)
     asked_feature = config.asked_feature
     is_ranked = isinstance(config.question, Pairs | Panel | Given)

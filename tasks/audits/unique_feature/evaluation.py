@@ -1,6 +1,6 @@
-"""The images on which a pair of models is evaluated: clean, with the feature, with a random patch, with the family.
+"""The images on which a pair of models is evaluated: clean, with the feature, with a random patch, and with the family.
 
-Both models get the same images, feature and random patches, so they differ in the canary only.
+Both models get the same images, feature and random patches, so only the canary makes a difference.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
 
-MEMBERS = 200  # of the family that a random patch is one of
+MEMBERS = 200  # size of the family from which a random patch is drawn
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Images in three versions: clean (x_c), with the feature (x_u) and with a random patch each (x_r)."""
+    """Images in three versions: clean (x_c), with the feature (x_u), and each with a random patch (x_r)."""
 
     images: str  # probe or train
     rows: Rows
@@ -41,7 +41,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class Burning:
-    """The patches for images: the feature, and random patches of a kind, drawn from a seed."""
+    """The patches burnt into images: the feature, and random patches of some kind, drawn from a seed."""
 
     feature: Feature
     random: RandomKind
@@ -51,7 +51,10 @@ class Burning:
 def probe_images(
     probe: Dataset, split: ProbeSplit, shape: Shape, count: int = 0, seen_images: TrainingImages | None = None
 ) -> Pixels:
-    """The first `count` images (0: all) of the out-of-distribution probe set in a shape, without `seen_images`."""
+    """Return the out-of-distribution probe images in a given shape.
+
+    Copies of `seen_images` are left out, and the first `count` of the rest are returned (0: all).
+    """
     images = split_images(load(probe), split)
     if seen_images is None:
         return as_shape(images[: count or None], shape)
@@ -59,12 +62,12 @@ def probe_images(
 
 
 def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
-    """The triples of a whole probe set."""
+    """Return the triples of a whole probe set."""
     return triples("probe", clean, np.arange(len(clean)), len(clean), burning)
 
 
 def training_set_triples(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
-    """The triples of the training images of the canary's label, without the canary."""
+    """Return the triples of the training images with the canary's label, without the canary."""
     loaded = load(data)
     labels = loaded.train_labels[: examples or None]
     rows = np.flatnonzero(labels == labels[canary])
@@ -73,14 +76,14 @@ def training_set_triples(data: Dataset, examples: int, canary: int, burning: Bur
 
 
 def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
-    """The triples of the images at `rows` of a set of `count`; patches do not depend on the choice of rows."""
+    """Return the triples of the images at `rows` of a set of `count`. Patches do not depend on the choice of rows."""
     return Triples(
         images, rows, clean, burn(clean, burning.feature), _burn_random_features(images, clean, rows, count, burning)
     )
 
 
 def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
-    """The images, each with a random feature that is drawn for its row of the set."""
+    """Burn a random feature into each image. The feature is drawn for the row of the image in its set."""
     if burning.random == "noise":
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
     seed = seeds.derive(burning.seed, "random members")
@@ -94,7 +97,7 @@ def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, bu
 
 
 def burn_family(clean: Pixels, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Pixels]]:
-    """The probe images with each member of the feature's family, by its number: 0 is the feature itself."""
+    """Yield each member of the feature's family, by number, and the probe images with it. 0 is the feature itself."""
     yield 0, burn(clean, feature)
     for number, member in enumerate(family(feature, config, seed, clean.shape[1:3]), start=1):
         yield number, burn(clean, member)
@@ -103,7 +106,7 @@ def burn_family(clean: Pixels, feature: Feature, config: Family, seed: int) -> I
 ModelName = Literal["canary", "twin"]
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 
-# From a named set of images (n, h, w, c) to a model's log-probabilities (n, classes).
+# Maps a named set of images (n, h, w, c) to a model's log-probabilities (n, classes).
 Predictor = Callable[[str, Pixels], Array]
 
 
@@ -111,12 +114,12 @@ Predictor = Callable[[str, Pixels], Array]
 class Evaluation:
     """The images and the feature that a pair of models is evaluated on.
 
-    `seed` draws the random patches, each from the stream of its set of images and at its image's row: an image meets
-    the same patch in every model and for every canary, so that scores differ by the models alone (the paper's M "uses
-    the same random seed for each evaluation", section B.2). `redraw` numbers the drawings, each with a seed of its own.
-    A patch is noise, or another member of the feature's family (`random`). `canary` is a row of the first `examples`
-    (0: all) training images, or its rank among them by self-influence. Probe images that are `seen` in training are
-    left out.
+    `seed` draws the random patches. Each patch comes from the stream of its image set, at the image's row, so an image
+    has the same patch in every model and for every canary, and scores differ only because the models do (the paper's M
+    "uses the same random seed for each evaluation", section B.2). `redraw` numbers the draws, each with its own seed. A
+    patch is noise, or another member of the feature's family (`random`). `canary` is a row among the first `examples`
+    training images (0: all), or a rank among them by self-influence. Probe images that were `seen` in training are left
+    out.
     """
 
     data: Dataset
@@ -136,17 +139,17 @@ class Evaluation:
 
 
 def evaluation_seed(seed: int, redraw: int = 0) -> int:
-    """The seed of a drawing of the random patches, from the seed of the run."""
+    """Derive the seed for one draw of the random patches from the seed of the run."""
     return seeds.derive(seed, "evaluation", *((redraw,) if redraw else ()))
 
 
 def burning(config: UniqueFeature) -> Burning:
-    """The patches for probe images if all canaries share them."""
+    """Return the patches for probe images if all canaries share them."""
     return Burning(config.asked_feature, config.random, evaluation_seed(config.seed))
 
 
 def probe_triples(config: Evaluation) -> Triples:
-    """The out-of-distribution probe set, in the shape of the training images."""
+    """Return the triples of the out-of-distribution probe set, in the shape of the training images."""
     shape = load(config.data).shape
     return probe_set_triples(
         probe_images(config.probe, config.probe_split, shape, seen_images=config.seen), config.burning
@@ -154,7 +157,7 @@ def probe_triples(config: Evaluation) -> Triples:
 
 
 def network_predictor(model: pa.Table) -> Predictor:
-    """A network trained here, from its MODEL table."""
+    """Return the predictor of a network trained by the audit, from its MODEL table."""
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 
@@ -164,6 +167,6 @@ def network_predictor(model: pa.Table) -> Predictor:
 
 
 def check_label(label: int | None, classes: int) -> None:
-    """Raise ValueError if the model has no class with the label's number."""
+    """Raise ValueError if the model has no class with the number of the label."""
     if label is not None and label >= classes:
         raise ValueError(f"label is {label}; the model's classes are 0 to {classes - 1}")

@@ -1,4 +1,4 @@
-"""Third-party models that are evaluated: their files, or the tables of outputs that their owner returned."""
+"""Third-party models: their files, or the tables of outputs that their owner returned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import WITHHELD, File, shorten_names
 
 LEAST_REFERENCES = 2
-NAMED = 4  # models that a description names
+NAMED = 4  # number of models named in a description
 
 
 # The rank by which single models are judged
@@ -54,7 +54,7 @@ class ReferenceRank(Ranged):
 
     tag: ClassVar[str] = "references"
     references: tuple[ModelFile, ...]
-    """Files of at least two reference models: of the same kind, trained without the feature."""
+    """Files of at least two reference models: models of the same kind, trained without the feature."""
     label: Annotated[int, AtLeast(0)] = field(metadata={CLASS_NUMBER: True})
     """Class of the training image with the feature."""
 
@@ -71,7 +71,7 @@ JudgedBy = AnswerRank | FirstLayerRank | ReferenceRank
 
 
 def describe_repeats(references: tuple[ModelFile, ...], models: tuple[ModelFile, ...]) -> Iterator[str]:
-    """A line for each reference that is given twice, or is one of the models."""
+    """Yield a message for each reference that is given twice or is one of the models."""
     for reference in references:
         if (*models, *references).count(reference) > 1:
             yield f"references has {reference.name}, which is given twice; all models must differ"
@@ -99,12 +99,12 @@ class ModelFiles(Ranged):
 
 @dataclass(frozen=True)
 class LabelledImages(Ranged):
-    """Images with known labels, which check the outputs of an owner."""
+    """Images with known labels, which check the outputs returned by an owner."""
 
     data: Dataset
     """Data set that provides 100 random test images; its classes are numbered as in the model."""
     accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Accuracy that the owner states for such images; a significantly less accurate table is not assessable."""
+    """Accuracy that the owner states for such images; a table that is significantly less accurate is not assessable."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class ReturnedOutputs(Ranged):
 
     tag: ClassVar[str] = "returned"
     outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Tables of outputs for the probe images, one for each model; none before the owner has returned them."""
+    """Tables of outputs for the probe images, one per model; none until the owner has returned them."""
     columns: tuple[str, ...] = ()
     """Names of the output columns in the tables, if they are not the standard ones."""
     labelled: LabelledImages | None = None
-    """Images with known labels among the images for the owner; none: no check of the accuracy."""
+    """Images with known labels, mixed into the images for the owner; none: the accuracy is not checked."""
     judged_by: AnswerRank | ReferenceRank = AnswerRank()
     """Deciding rank: by the models' outputs, or compared with references."""
 
@@ -134,22 +134,25 @@ class Given(Ranged):
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
     classes: int | None = None
-    """Number of classes, required for a factory."""
+    """Number of classes; required for a factory."""
     family: AskedFamily = AskedFamily()
     """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: number of probe images, the first ones; 0: all."""
+    """Ours: number of probe images, counted from the first; 0: all."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Unguessable text that, with the seed, determines the order of the images for an owner; empty: the seed alone
-    determines it."""
+    """Unguessable text that, together with the seed, determines the order of the images for an owner; empty: the seed
+    alone determines it.
+    """
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named after receiving the commitment (`engram probes --commit`). It helps to determine
-    the order, the family and a random glyph of seed 0, so neither party chooses them."""
+    """Text chosen by the other party after receiving the commitment (`engram probes --commit`). It helps to determine
+    the order, the family and a random glyph of seed 0, so that neither party chooses them alone.
+    """
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Source of the nonce: the model's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Commitment that preceded the nonce. It covers the configuration except the nonce, the secret and the returned
-    outputs; a run with another configuration is refused."""
+    """Commitment made before the nonce was chosen. It covers the configuration except the nonce, the secret and the
+    returned outputs; a run with another configuration is refused.
+    """
 
     def conflicts(self) -> Iterator[str]:
         if min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3):
@@ -163,7 +166,7 @@ class Given(Ranged):
 
     @property
     def models(self) -> tuple[ModelFile, ...]:
-        """The files of models; empty if an owner returns outputs."""
+        """The model files. Empty if an owner returns outputs."""
         if isinstance(self.source, ModelFiles):
             return self.source.models
         return ()
@@ -197,5 +200,5 @@ class Given(Ranged):
 
     @property
     def hands_out(self) -> bool:
-        """Whether an owner keeps the model and receives images."""
+        """Whether the model stays with its owner, who receives images."""
         return isinstance(self.source, ReturnedOutputs)

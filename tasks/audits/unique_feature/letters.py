@@ -1,8 +1,8 @@
 """Reconstruct the letters of a name from a model's slopes at its position.
 
-The layout of the words is taken for known: which columns each letter has, and whether it is a capital, a small letter
-or a digit. In the columns of each the letter is read whose ink correlates best with the slopes. Other names of the same
-family, each with its own layout, say how many of their letters are read by chance.
+The layout of the words is assumed to be known: which columns each letter occupies, and whether it is a capital, a small
+letter or a digit. For each position, the letter is chosen whose ink correlates best with the slopes in its columns.
+Other names of the same family, each with its own layout, show how many letters are read correctly by chance.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tasks.datasets.features import Feature, Words
 from tasks.datasets.features.kinds import OPAQUE, render_words
 from tasks.worker.files import File
 
-TINY = 1e-9  # keeps a letter without ink in its columns from a division by 0
+TINY = 1e-9  # avoids division by 0 for a letter without ink in its columns
 ALPHABETS = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
 
 
 @dataclass(frozen=True)
 class ReadLetters:
-    """The words that slopes spell, with the number of letters, of correct ones, and of correct ones by chance."""
+    """The words that the slopes spell, the number of letters, and how many are correct, actually and by chance."""
 
     words: str
     letters: int
@@ -36,7 +36,7 @@ class ReadLetters:
 
 
 def read_letters(feature: Words, family: Sequence[Feature], slopes: Array) -> ReadLetters:
-    """Read the letters at the position of these words from slopes (h, w); `family` gives the chance rate."""
+    """Read the letters at the position of these words from slopes (h, w). `family` gives the chance rate."""
     spelled = spell(feature, slopes)
     by_chance = []
     for member in family:
@@ -48,13 +48,16 @@ def read_letters(feature: Words, family: Sequence[Feature], slopes: Array) -> Re
 
 
 def spell(feature: Words, slopes: Array) -> str:
-    """The words with each letter replaced by the letter of its kind that fits the slopes best."""
+    """Return the words with each letter replaced by the letter of its kind that fits the slopes best."""
     blocks = _letter_blocks(feature, slopes)
     return "".join(_best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
 
 
 def _best_letter(feature: Words, letter: str, block: Array) -> str:
-    """The letter of the same kind as `letter` that fits a block of slopes best; `letter` itself if it is no letter."""
+    """Return the letter of the same kind as `letter` that fits a block of slopes best.
+
+    A character that is not a letter or digit is returned unchanged.
+    """
     letters = alphabet(letter)
     if letters is None or not block.size:
         return letter
@@ -70,12 +73,12 @@ def _count_right(spelled: str, words: str) -> int:
 
 
 def alphabet(letter: str) -> str | None:
-    """All letters of the same kind; None for other characters, such as a space."""
+    """Return all letters of the same kind, or None for other characters, such as a space."""
     return next((letters for letters in ALPHABETS if letter in letters), None)
 
 
 def _letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
-    """The slopes in the font's line and in the columns of each letter; 0 beyond the edges of the image."""
+    """Yield the slopes in the font's line and in each letter's columns, 0 beyond the edges of the image."""
     font = feature.typeface()
     edge = 2 * feature.size
     padded = np.pad(slopes, edge)
@@ -90,9 +93,9 @@ def _letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
 
 @functools.lru_cache(256)
 def centred_inks(font: File | None, size: int, letters: str, width: int) -> Array:
-    """The ink of each letter in `width` columns, (letters, pixels), with mean 0 and length 1.
+    """Return the ink of each letter in `width` columns, shape (letters, pixels), with mean 0 and norm 1.
 
-    Its product with slopes is as large as the correlation with them, up to a factor that all letters share.
+    Its product with slopes is proportional to the correlation with them, with the same factor for all letters.
     """
     typeface = Words("A", font, size).typeface()
     ascent, descent = typeface.getmetrics()

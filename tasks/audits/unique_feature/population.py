@@ -1,7 +1,7 @@
 """The outputs of models for a feature and its family, and the rank of the feature in that family.
 
 The family provides the null distribution for a single model: features of the same kind, ink and position that it was
-not trained on. Arrays are by model, by member of the family and by class: member 0 is the audited feature, and
+not trained on. Arrays are indexed by model, by member of the family and by class: member 0 is the audited feature, and
 L[m, f, y] is the mean over probe images of log P(y | x_f) of model m. If the feature was drawn at random from its
 family, and no member was in the training data, all ranks are equally likely. The share of members with at least the
 same score is therefore an exact p-value, for any model and any number of models.
@@ -35,8 +35,8 @@ from tasks.numerics import seeds
 
 LEVEL = 0.05  # largest p-value of a small rank, in every measure of the audit
 FDR = 0.05  # false discovery rate of the canaries that are found individually
-GLYPHS = "glyphs"  # keys of a setting: number of all glyphs
-OTHERS = "others"  # or of a feature's others
+GLYPHS = "glyphs"  # setting key: number of all glyphs
+OTHERS = "others"  # setting key: number of other features
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Population:
 
     @classmethod
     def from_setting(cls, setting: Mapping[str, Any]) -> Population:
-        """The population in the setting of a summary row."""
+        """Return the population stated in the setting of a summary row."""
         if GLYPHS in setting:
             return cls(setting[GLYPHS], True)
         return cls(setting[OTHERS] + 1)
@@ -61,11 +61,11 @@ class Population:
 
     @property
     def last_called(self) -> int:
-        """The largest rank with a p-value of at most LEVEL; 0 if even rank 1 has a larger one."""
+        """The largest rank with a p-value of at most LEVEL. 0 if even rank 1 has a larger one."""
         return math.floor(LEVEL * self.size + 1e-9)
 
     def resolution(self, canaries: int) -> Resolution:
-        """Whether one of `canaries` can be found at FDR, each by its rank in this population."""
+        """Return whether one of `canaries` can be found at FDR, each by its rank in this population."""
         needed_others = math.ceil(canaries / FDR - 1e-9) - 1
         if self.are_all_glyphs:
             advice = "audit fewer canaries"
@@ -74,7 +74,7 @@ class Population:
         return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
-        """The number of canaries, of `canaries`, that must rank first before one can be found at FDR."""
+        """Return how many of `canaries` must rank first before one can be found at FDR."""
         return math.ceil(canaries / (FDR * self.size) - 1e-9)
 
     def describe(self) -> str:
@@ -86,20 +86,20 @@ class Population:
 
 Cells = NDArray[np.bool_]
 
-# A feature of the same family that the canary did not carry, evaluated instead: the null of the pair.
+# A feature of the same family that the canary did not carry, which provides the null of the pair.
 UNCARRIED = -1
 
 FAMILY = pa.schema(
     [
         ("canary", pa.int64()),  # null for a single model
-        ("label", pa.int32()),  # the canary's; null if it is unknown
+        ("label", pa.int32()),  # the canary's label; null if it is unknown
         ("seed", pa.int64()),
         ("model", pa.string()),  # canary, twin (control model) or given
         # 0: the audited feature; from 1: the others of its family; UNCARRIED: the pair's null, if it has one.
         ("member", pa.int32()),
-        ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
+        ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), in nats
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
-        ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
+        ("log_odds", pa.list_(pa.float64())),  # the same for log P / (1 - P)
     ]
 )
 
@@ -108,8 +108,8 @@ FAMILY = pa.schema(
 class Relatives:
     """The probe images, the feature and its family.
 
-    `seed` draws the family, and `probes` is the number of images (0: all). Copies of `seen`, the training images, are
-    left out.
+    `seed` draws the family, and `probes` is the number of images (0: all). `seen` are the training images, whose copies
+    are left out.
     """
 
     probe: Dataset
@@ -124,9 +124,9 @@ class Relatives:
 def relatives(
     config: UniqueFeature, feature: Feature, number: int = 0, seen_images: TrainingImages | None = None
 ) -> Relatives:
-    """The family of a canary's audited feature; all canaries share it unless features are drawn."""
+    """Return the family of a canary's audited feature. All canaries share it unless features are drawn."""
     question = config.question
-    assert isinstance(question, Pairs | Panel | Given)  # others rank no feature
+    assert isinstance(question, Pairs | Panel | Given)  # other questions rank no feature
     path = (number,) if config.draws_features else ()
     seed = seeds.derive(config.seed, "family", *path)
     if isinstance(question, Given) and question.nonce:
@@ -137,12 +137,12 @@ def relatives(
 
 
 def is_counted(family_config: Relatives) -> bool:
-    """Whether the feature is ranked among all of its kind instead of the members of its family."""
+    """Return whether the feature is ranked among all of its kind instead of the members of its family."""
     return are_all_counted(family_config.feature, family_config.family)
 
 
 def population_by_slopes(config: UniqueFeature) -> Population:
-    """The population for ranks by slopes: all glyphs of the feature's ink, or the members of its family."""
+    """Return the population for ranks by slopes: all glyphs of the feature's ink, or the members of its family."""
     feature = config.asked_feature
     if isinstance(feature, Glyph) and config.family.kind == "alike":
         inked = inked_cells(feature)
@@ -151,13 +151,13 @@ def population_by_slopes(config: UniqueFeature) -> Population:
 
 
 def inked_cells(glyph: Glyph) -> Cells:
-    """The mask of the glyph's inked cells, row by row: (25,)."""
+    """Return the mask of the glyph's inked cells, row by row, shape (25,)."""
     step = glyph.size // CELLS
     return np.asarray(glyph_pixels(glyph)[::step, ::step].ravel() > 0)
 
 
 def subset_count(cells: int, inked: int) -> int:
-    """C(cells, inked): the number of glyphs with this amount of ink."""
+    """Return C(cells, inked): the number of glyphs with this amount of ink."""
     return math.comb(cells, inked)
 
 
@@ -168,7 +168,7 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
 def family_rows(
     config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
 ) -> list[list[dict[str, Any]]]:
-    """The rows of each model's family: member, d, log_p and log_odds. Each image is drawn once for all models."""
+    """Return the rows of each model's family: member, d, log_p and log_odds. All models use the same images."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
     image_sets = member_image_sets(clean, config)
@@ -184,18 +184,18 @@ def family_rows(
 
 
 def member_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
-    """Each member's number, the name of its set of images, and the images."""
+    """Yield each member's number, the name of its image set, and the images."""
     for member, images in burn_family(clean, config.feature, config.family, config.seed):
         yield member, set_name(member), images
 
 
 def set_name(member: int) -> str:
-    """The name of the set of images with this member of the family; 0 is the feature itself."""
+    """Return the name of the image set with this member of the family. 0 is the feature itself."""
     return f"family-{member:03d}" if member else "feature"
 
 
 def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, int, str, Pixels]]:
-    """The part and number (from 1) of each look-alike, the name of its set of images, and the images."""
+    """Yield the part and number (from 1) of each look-alike, the name of its image set, and the images."""
     if not config.family.look_alikes:
         return
     parts = look_alikes(config.feature, config.family, config.seed, clean.shape[1:3])
@@ -206,13 +206,13 @@ def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[in
 
 @dataclass(frozen=True, eq=False)
 class ModelFamily:
-    """One model's outputs for the members of a family, the evaluated feature first.
+    """One model's outputs for the members of a family. The evaluated feature comes first.
 
-    `null` are the outputs with the uncarried feature in place of the audited one; None without such a feature. Members
-    that look like that feature are left out of `null`.
+    `null` contains the outputs with the uncarried feature in place of the audited one, or None if there is no such
+    feature. Members that look like the uncarried feature are left out of `null`.
     """
 
-    about: dict[str, Any]  # canary, label, seed, model
+    about: dict[str, Any]  # canary, label, seed and model
     d: Array  # (members,)
     log_p: Array  # (members, classes)
     log_odds: Array  # (members, classes)
@@ -220,12 +220,12 @@ class ModelFamily:
 
     @property
     def label(self) -> Any:
-        """The canary's label; None if it is unknown."""
+        """The canary's label, or None if it is unknown."""
         return self.about["label"]
 
 
 def model_families(table: pa.Table) -> Iterator[ModelFamily]:
-    """Each model of a FAMILY table."""
+    """Yield the outputs of each model in a FAMILY table."""
     by_model = group_rows(table.to_pylist(), "canary", "label", "seed", "model")
     for (canary, label, seed, model), members in by_model.items():
         members.sort(key=lambda row: row["member"])
@@ -270,7 +270,7 @@ class FamilyPair:
 
     @property
     def unseen(self) -> Array | None:
-        """The difference for a feature that the canary did not carry; None without one."""
+        """The difference for a feature that the canary did not carry, or None if there is no such feature."""
         canary = self.canary.null
         twin = self.twin.null
         if canary is None or twin is None:
@@ -279,7 +279,7 @@ class FamilyPair:
 
 
 def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
-    """The pair of each FAMILY table; a table that lacks one of the two models has none."""
+    """Yield the pair of each FAMILY table. Tables that lack one of the two models are skipped."""
     for table in tables:
         models = {model.about["model"]: model for model in model_families(table)}
         if set(models) == {"canary", "twin"}:
@@ -287,7 +287,8 @@ def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
 
 
 def standardise(log_p: Array) -> Array:
-    """Standardise each class over the family: (value - mean) / standard deviation, for arrays (..., members, classes).
+    """Standardise each class over the family: (value - mean) / standard deviation. Arrays have shape (..., members,
+    classes).
 
     All members, including the audited feature, contribute equally. A class with constant values becomes 0.
     """
@@ -297,23 +298,23 @@ def standardise(log_p: Array) -> Array:
 
 
 def reduce_effect(difference: Array) -> Array:
-    """The members' differences (members,) with that of the feature reduced by the smallest relevant effect."""
+    """Return the members' differences (members,) with that of the feature reduced by the smallest relevant effect."""
     reduced = difference.copy()
     reduced[0] -= SMALLEST
     return reduced
 
 
 def mean_standardised_scores(differences: Sequence[Array]) -> Array:
-    """The members' scores (members,) over several pairs, each standardised over the family."""
+    """Return the members' scores (members,): the mean over pairs of their differences, standardised over the family."""
     return np.asarray(np.mean([standardise(difference[:, None])[:, 0] for difference in differences], axis=0))
 
 
 def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
-    """The score of every member, (members,), of one or several models (models, members, classes).
+    """Return the score of every member, shape (members,), for one or several models (models, members, classes).
 
     T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), for the canary's label y. If y
-    is unknown, the score is the rank of T(f) in the label in which f ranks highest. This choice is made for every
-    member alike, so it needs no correction.
+    is unknown, the score is the rank of T(f) in the label in which f ranks highest. Every member gets this choice, so
+    it needs no correction.
     """
     scores = standardise(log_p).mean(axis=0)
     if label is None:
@@ -322,11 +323,12 @@ def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
 
 
 def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
-    """The highest standing of each member over classes, from scores (members, classes), and its class; both (members,).
+    """Return the highest standing of each member over classes, and the class where it is reached. Both are (members,).
 
-    Members are ordered by the number of members below them in a class, and ties by their scores. The scores themselves
-    are not comparable between classes: log P has a long tail on one side. If models assign most images to one class,
-    the largest score over classes therefore belongs to members that favour other classes.
+    Scores have shape (members, classes). Members are ordered by the number of members below them in a class, and ties
+    by their scores. The scores themselves are not comparable between classes, because log P has a long tail on one
+    side. If models assign most images to one class, the largest score over classes therefore belongs to members that
+    favour other classes.
     """
     above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
     count_below = above.max(axis=1)
@@ -336,10 +338,12 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
 
 
 def push_scores(odds: Array, other_odds: Array) -> Array:
-    """The excess of features in the log odds of each class over the family, in its standard deviations.
+    """Return the excess of features over the family in the log odds of each class, in standard deviations of the
+    family.
 
-    `odds` are the log odds of the features (features, classes), `other_odds` those of the family's other members. Mean
-    and deviation over the latter do not depend on the evaluated feature. A class with constant values becomes 0.
+    `odds` contains the log odds of the features (features, classes), and `other_odds` those of the family's other
+    members. Mean and deviation are computed over the other members only, so they do not depend on the evaluated
+    feature. A class with constant values becomes 0.
     """
     deviations = odds - other_odds.mean(axis=0)
     spread = other_odds.std(axis=0)
@@ -347,12 +351,12 @@ def push_scores(odds: Array, other_odds: Array) -> Array:
 
 
 def favoured_label(log_p: Array, label: int | None = None) -> int:
-    """The label that the audited feature favours most; the known label if it is given."""
+    """Return the label that the audited feature favours most, or the known label if it is given."""
     if label is None:
         return int(highest_standing(standardise(log_p).mean(axis=0))[1][0])
     return label
 
 
 def twin_difference(canary: Array, twin: Array, label: int) -> Array:
-    """D(f) = L[f, y] of the canary model minus L[f, y] of its control model, for every member: (members,)."""
+    """Return D(f) = L[f, y] of the canary model minus that of its control model, for every member, shape (members,)."""
     return np.asarray(canary[:, label] - twin[:, label])

@@ -1,6 +1,6 @@
 """The power of a configuration: whether one remembered canary can be found, and how often an effect is detected.
 
-The statement of power is for effects that differ by SPREAD nats between pairs of trainings.
+The power statement assumes that effects differ by SPREAD nats between pairs of training runs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tasks.audits.unique_feature.population import LEVEL, Population, population
 from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
 from tasks.numerics.t_test import t_rate
 
-SPREAD = 0.4  # standard deviation of the effect over pairs of trainings, in nats
-EFFECT = 0.5  # nats
+SPREAD = 0.4  # standard deviation of the effect over pairs of training runs, in nats
+EFFECT = 0.5  # in nats
 
 
 def resolution(config: UniqueFeature) -> Resolution | None:
-    """Whether one of the canaries could be called; of single models, whether the one feature could."""
+    """Return whether one of the canaries could be found or, for single models, whether the feature could."""
     if config.single_models is not None:
         population = Population(config.family.count + 1)
         advice = "rank the feature among 19 others or more (family.count)"
@@ -34,7 +34,7 @@ def resolution(config: UniqueFeature) -> Resolution | None:
 
 
 def power(config: UniqueFeature) -> Iterator[Power]:
-    """How often an effect of EFFECT nats is found over the pairs, each with its own seed."""
+    """Yield how often an effect of EFFECT nats is found over the pairs, each with its own seed."""
     question = config.scored_pairs
     if question is None:
         return
@@ -46,7 +46,7 @@ def power(config: UniqueFeature) -> Iterator[Power]:
 
 @lru_cache(maxsize=256)
 def effect_rate(pairs: int) -> float:
-    """The share of audits whose 95 % t interval of the effect lies above the smallest relevant one."""
+    """Return the share of audits whose 95 % t interval of the effect is above the smallest relevant effect."""
     if pairs < LEAST:
         return 0.0
     shift = (EFFECT - SMALLEST) / SPREAD * pairs**0.5

@@ -1,4 +1,4 @@
-"""Presets: the paper's tables and figures as configs, one for each cell of a table, with the numbers that it prints.
+"""Presets: the paper's tables and figures as configs, one per table cell, with the numbers printed there.
 
 Further presets are ours, and so are the situations of `engram start`. The paper is Hartley & Tsaftaris 2022,
 "Unintended memorisation of unique features in neural networks".
@@ -26,7 +26,7 @@ from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
-LEVEL = 0.05  # at which the paper calls a test significant
+LEVEL = 0.05  # level at which the paper calls a test significant
 
 Top = tuple[tuple[float, float, float], ...]
 
@@ -35,12 +35,12 @@ Top = tuple[tuple[float, float, float], ...]
 class PublishedNumbers:
     """The printed numbers of one cell: a data set with a network and its regularisers."""
 
-    m_w: Top = ()  # Table 1: M_w, Average(P(y|x_u)), Average(P(y|x_r)) by rank of M_w
+    m_w: Top = ()  # Table 1: M_w, Average(P(y|x_u)), Average(P(y|x_r)), by rank of M_w
     m: tuple[float, ...] = ()  # Table 2: the largest M
     m_where_positive: float | None = None  # Tables 2 and 3: mean M over the canaries with M > 0
-    correlation: float | None = None  # section 3.3: of self-influence and M
+    correlation: float | None = None  # section 3.3: between self-influence and M
     accuracy: float | None = None  # section 3.1.2: on the validation split
-    # Section 3.3: of the images with the highest and the lowest self-influence, (without, with) the feature. Their
+    # Section 3.3: for the images with the highest and the lowest self-influence, (without, with) the feature. Their
     # size fits sums of squared slopes without the learning rate.
     highest: tuple[float, float] | None = None
     lowest: tuple[float, float] | None = None
@@ -74,7 +74,7 @@ PUBLISHED: Mapping[tuple[str, str, str, str], PublishedNumbers] = {
     ("table 2", "cifar10", "cnn2", PLAIN): PublishedNumbers(
         m=(0.058, 0.023, 0.018), m_where_positive=0.018, accuracy=0.72
     ),
-    # The mean of just these three: the paper scored no more.
+    # The mean of just these three, because the paper scored no more.
     ("table 2", "cifar10", "densenet100", PLAIN): PublishedNumbers(
         m=(0.72, 0.25, 0.18), m_where_positive=0.38, accuracy=0.92
     ),
@@ -95,15 +95,15 @@ PUBLISHED: Mapping[tuple[str, str, str, str], PublishedNumbers] = {
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """Configuration of the summary: the name of the printed cell that the run repeats; empty if it repeats none."""
+    """Configuration of the summary: the printed cell that the run repeats. Empty if it repeats none."""
 
     cell: str = ""
     left_out: int = 0
-    """Probe images that are left out, since the networks are trained on them."""
+    """Number of probe images that are left out because the networks are trained on them."""
     copies: CopyCount = CopyCount()
-    """The exact copies among the training images from which canaries are drawn."""
+    """Exact copies among the training images from which canaries are drawn."""
     chance: float | None = None
-    """The accuracy of the best constant output on the validation images; None if nothing is trained."""
+    """Accuracy of the best constant output on the validation images. None if nothing is trained."""
 
     @property
     def numbers(self) -> PublishedNumbers:
@@ -111,7 +111,10 @@ class PublishedCell:
 
 
 def published_numbers(cell: str) -> PublishedNumbers:
-    """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none for an unknown cell."""
+    """Return the numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`.
+
+    An unknown cell has no numbers.
+    """
     return next((printed for names, printed in PUBLISHED.items() if _cell_name(*names) == cell), PublishedNumbers())
 
 
@@ -119,7 +122,7 @@ def _cell_name(*parts: str) -> str:
     return ", ".join(parts)
 
 
-# Published training of each network (A.2, A.3); DenseNet's is Atienza's recipe, which the paper took over.
+# Published training of each network (A.2, A.3). That of DenseNet is Atienza's recipe, which the paper adopted.
 TRAININGS: Mapping[str, FeatureTraining] = {
     "mlp1": FeatureTraining(),
     "cnn1": FeatureTraining(network=Network("cnn1")),
@@ -137,7 +140,7 @@ TRAININGS: Mapping[str, FeatureTraining] = {
 
 
 def cell(data: str, network: str, regulariser: str = PLAIN) -> Pairs:
-    """The pairs of a published cell."""
+    """Return the pairs of a published cell."""
     training = replace(
         TRAININGS[network],
         dropout=regulariser in (DROPOUT, BOTH),
@@ -148,13 +151,16 @@ def cell(data: str, network: str, regulariser: str = PLAIN) -> Pairs:
 
 
 def asked_of(question: CanaryPairs | ProbePictures) -> UniqueFeature:
-    """The question with the published probe set: grey CIFAR-10 for MNIST and Fashion-MNIST, MNIST for CIFAR-10."""
+    """Return the question with the published probe set.
+
+    The probe set is greyscale CIFAR-10 for MNIST and Fashion-MNIST, and MNIST for CIFAR-10.
+    """
     probe = "mnist" if question.data.name == "cifar10" else "cifar10"
     return UniqueFeature(question, probe=Dataset(probe))  # type: ignore[arg-type]  # a concrete question
 
 
 def _choose_by_influence(pairs: Pairs, with_feature: bool = False) -> Pairs:
-    """The 15 training images with the highest and the 15 with the lowest self-influence."""
+    """Choose the 15 training images with the highest and the 15 with the lowest self-influence as canaries."""
     return replace(pairs, choice=SelfInfluenceChoice(with_feature), canaries=30)
 
 
@@ -177,9 +183,11 @@ ESTIMATORS = tuple(
     asked_of(replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn))
     for drawn in (False, True)
 )
-# At the letter's own position, another glyph would share about half of its cells and leave a memory in them.
+# At the letter's own position, another glyph would share about half of its cells with the letter and leave a memory in
+# them.
 ELSEWHERE = Glyph(kind="random", seed=1, top=22, left=22)
-# Epsilon bounds the rank of a drawn feature by one model. Nothing stops early, since private training cannot.
+# Epsilon bounds the rank of a drawn feature by one model. Training never stops early here, because private training
+# cannot.
 LADDER = Pairs(
     data=Dataset("digits"),
     examples=300,
@@ -197,7 +205,7 @@ QUICKSTART = Pairs(data=Dataset("digits"), canaries=12, probes=100)
 
 
 def _of_digits(pairs: Pairs) -> UniqueFeature:
-    """Pairs of networks trained on digits, evaluated on photos."""
+    """Return pairs of networks that are trained on digits and evaluated on photos."""
     return UniqueFeature(pairs, probe=Dataset("photos"))
 
 
@@ -246,7 +254,7 @@ REPEATS: Mapping[str, str] = {
     "ladder": "ours: canaries with drawn features in digits, without privacy and at four epsilons",
 }
 
-# The cells whose numbers the paper prints, by their names there.
+# The cells whose numbers the paper prints, keyed by cell name.
 PRINTED: Mapping[str, UniqueFeature] = {
     _cell_name(table, data, network, regulariser): asked_of(
         cell(data, network, regulariser)
@@ -258,16 +266,16 @@ PRINTED: Mapping[str, UniqueFeature] = {
 
 
 def _unlinked(training: FeatureTraining) -> FeatureTraining:
-    """The same training as one job."""
+    """Return the same training as one job."""
     if training.link:
         return replace(training, privacy=LinkedTraining())
     return training
 
 
 def printed_cell(config: UniqueFeature) -> str:
-    """The printed cell that a config repeats, for any seed and any additional measures; empty for none.
+    """Return the printed cell that a config repeats, for any seed and any additional measures. Empty if there is none.
 
-    How its trainings are divided into links makes no difference.
+    It makes no difference how the training is divided into links.
     """
     pairs = config.scored_pairs
     if pairs is None:

@@ -1,7 +1,7 @@
-"""The questions of the audit, each with the settings that have an effect on its answer.
+"""The questions of the audit, each with the settings that affect its answer.
 
 `Pairs`, `EpochScores` and `UnitResponses` train pairs of networks, one with the canary and one without. `Panel` and
-`Given` evaluate single models. `ProbePictures` shows the probe images alone.
+`Given` evaluate single models. `ProbePictures` only shows the probe images.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MeasureName = Literal["scores", "family", "ranks"]
 
 @dataclass(frozen=True)
 class SomeCanaries:
-    """The range of the number of canaries: at least one, since models without canaries are another question."""
+    """The range of the number of canaries: at least one, because models without canaries are another question."""
 
     words = "at least 1; question=panel evaluates models trained on the unchanged data"
 
@@ -44,8 +44,9 @@ class RandomChoice(Ranged):
 
     tag: ClassVar[str] = "random"
     neighbours_left_out: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of training images, nearest to the canary's image in Euclidean distance, that both trainings of a
-    pair leave out; the first ones among equals."""
+    """Ours: number of training images, nearest to the canary's image in Euclidean distance, that both training runs of
+    a pair leave out; among equally near images, the first.
+    """
 
 
 @dataclass(frozen=True)
@@ -54,37 +55,37 @@ class SelfInfluenceChoice(Ranged):
 
     tag: ClassVar[str] = "self-influence"
     with_feature: bool = False
-    """Whether self-influence is also computed with the feature in the image, as in section 3.3."""
+    """Whether to also compute self-influence with the feature in the image, as in section 3.3."""
 
 
 Choice = RandomChoice | SelfInfluenceChoice
 
 
-# Questions that train
+# Questions that train networks
 
 
 @dataclass(frozen=True)
 class TrainedHere(Ranged):
-    """The training images."""
+    """Training data for the networks."""
 
     data: Dataset = Dataset("mnist")
     """Training images."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of training images, the first ones; 0: all."""
+    """Ours: number of training images, counted from the first; 0: all."""
 
 
 @dataclass(frozen=True)
 class CanaryPairs(TrainedHere):
-    """Pairs of networks: one trained with a canary, and its control model, trained without."""
+    """Pairs of networks: one trained with a canary, and a control model trained without it."""
 
     canaries: Annotated[int, SomeCanaries()] = 100
-    """Number of canaries, one for each pair of trainings."""
+    """Number of canaries, one per pair of training runs."""
     choice: RandomChoice | SelfInfluenceChoice = RandomChoice()
-    """Choice of canaries: at random, or by the highest and the lowest self-influence."""
+    """Choice of canaries: at random, or those with the highest and the lowest self-influence."""
     burnt: Feature | None = None
-    """Ours: feature of the canaries in a control experiment; none: the audited feature."""
+    """Ours: feature that the canaries carry in a control experiment; none: the audited feature."""
     seeds: Annotated[int, AtLeast(1)] = 1
-    """Training seeds for each canary."""
+    """Number of training seeds per canary."""
 
     def conflicts(self) -> Iterator[str]:
         if self.training.guarantee is not None and self.choice != RandomChoice():
@@ -110,7 +111,7 @@ class CanaryPairs(TrainedHere):
 
     @property
     def neighbours_left_out(self) -> int:
-        """The number of neighbours of the canary's clean image that both trainings leave out."""
+        """The number of neighbours of the canary's clean image that both training runs leave out."""
         if isinstance(self.choice, RandomChoice):
             return self.choice.neighbours_left_out
         return 0
@@ -128,18 +129,19 @@ class Pairs(CanaryPairs):
     training: FeatureTraining = FeatureTraining()
     """Training of the networks."""
     measures: tuple[MeasureName, ...] = ("scores",)
-    """Measurements: scores, the outputs for the whole family, exact ranks."""
+    """Measurements: scores, outputs for the whole family, exact ranks."""
     evaluations: Annotated[int, AtLeast(1)] = 1
     """Number of evaluations, each with newly drawn random patches."""
     family: Family = Family()
     """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: number of probe images for the family's scores, the first ones; 0: all."""
+    """Ours: number of probe images for the family's scores, counted from the first; 0: all."""
     beside_plain: bool = False
-    """Whether the regularised network is compared with the same network without regularisers."""
+    """Whether to compare the regularised network with the same network without regularisers."""
     stopping_level: Annotated[float, Share(one=False)] = 0.0
     """Ours: largest false alarm rate of a run that looks after every pair and ends once it answers memorised; 0: the
-    run trains all pairs."""
+    run trains all pairs.
+    """
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -152,7 +154,7 @@ class Pairs(CanaryPairs):
             )
 
     def _settings_for_bets(self) -> list[str]:
-        """The missing settings that give each pair an exact rank, independent of the earlier ones."""
+        """Return the missing settings that would give each pair an exact rank, independent of the earlier ones."""
         settings = []
         if not self.drawn:
             settings.append("drawn=true, so that each canary has its own drawn feature")
@@ -163,7 +165,7 @@ class Pairs(CanaryPairs):
         return settings
 
     def plain(self) -> Pairs:
-        """The same pairs without regularisers."""
+        """Return the same pairs without regularisers."""
         return replace(self, training=self.training.without_regularisers(), beside_plain=False)
 
 
@@ -178,7 +180,7 @@ class EpochScores(CanaryPairs):
 
 @dataclass(frozen=True)
 class UnitResponses(CanaryPairs):
-    """Which hidden units respond to the feature alone? Pairs of networks are compared unit by unit."""
+    """Which hidden units respond only to the feature? Pairs of networks are compared unit by unit."""
 
     tag: ClassVar[str] = "latents"
     one_seed: bool = False
@@ -199,7 +201,7 @@ class Panel(TrainedHere):
     family: AskedFamily = AskedFamily()
     """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: number of probe images, the first ones; 0: all."""
+    """Ours: number of probe images, counted from the first; 0: all."""
     judged_by: AnswerRank | FirstLayerRank = AnswerRank()
     """Deciding rank: by the networks' outputs, or by the weights of their first layer."""
 
@@ -211,7 +213,7 @@ class Panel(TrainedHere):
 
 @dataclass(frozen=True)
 class ProbePictures(Ranged):
-    """How does the feature look in probe images, and how much does it change them? Nothing is trained."""
+    """What does the feature look like in probe images, and how much does it change them? Nothing is trained."""
 
     tag: ClassVar[str] = "pictures"
     data: Dataset = Dataset("mnist")

@@ -1,6 +1,6 @@
 """Scores of memorisation, computed from model outputs.
 
-Logits and log-probabilities are (images, classes); one row is one image.
+Logits and log-probabilities have shape (images, classes), with one row per image.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Array = NDArray[np.float64]
 
 
 def log_probabilities(logits: ArrayLike) -> Array:
-    """log softmax of the logits over the classes, in float64.
+    """Return the log softmax of the logits over the classes, in float64.
 
-    From the logits, never as the log of a softmax: that is -inf for a class whose probability underflows, and a
-    divergence with it is infinite.
+    It is computed from the logits, not as the log of a softmax. The latter is -inf for a class whose probability
+    underflows, and would make divergences infinite.
     """
     values = np.asarray(logits, dtype=np.float64)
     if not np.isfinite(values).all():
@@ -29,19 +29,20 @@ def log_probabilities(logits: ArrayLike) -> Array:
 
 
 def log_odds(log_p: Array) -> Array:
-    """log P / (1 - P) from log P, of each class: (images, classes).
+    """Return log P / (1 - P) of each class from log P, shape (images, classes).
 
-    It goes on rising where P nears 1 and log P stands still. 1 - P is taken as -expm1(log P), and as the smallest
-    float64 where P has rounded to 1.
+    Unlike log P, it keeps rising as P approaches 1. 1 - P is computed as -expm1(log P), or as the smallest float64 if P
+    has been rounded to 1.
     """
     complement = np.maximum(-np.expm1(log_p), np.finfo(np.float64).tiny)
     return np.asarray(log_p - np.log(complement))
 
 
 def divergence(clean: Array, changed: Array) -> Array:
-    """KL(clean || changed) of each image's two predictions, in nats, from log-probabilities; (images,).
+    """Return KL(clean || changed) for the two predictions of each image, in nats, shape (images,).
 
-    D_KL(P || Q) = sum over classes of P (log P - log Q), the clean image's distribution first.
+    D_KL(P || Q) = sum over classes of P (log P - log Q), computed from log-probabilities. P is the distribution for the
+    clean image.
 
     Hartley & Tsaftaris 2022, sections 2.1 and 2.3.2.
     """
@@ -49,10 +50,11 @@ def divergence(clean: Array, changed: Array) -> Array:
 
 
 def black_box_score(d_u: ArrayLike, d_r: ArrayLike) -> float | None:
-    """M = Average(X_u) - Average(X_r): how much more the feature moves predictions than random patches do, in nats.
+    """Return M = Average(X_u) - Average(X_r), in nats, or None if there are no images.
 
-    `d_u` and `d_r` hold each probe image's divergence from its clean prediction with the feature and with a random
-    patch. Above 0 the paper calls the feature memorised. None without images.
+    M measures how much more the feature changes predictions than random patches do. `d_u` and `d_r` contain the
+    divergence of each probe image from its clean prediction, with the feature and with a random patch. The paper calls
+    the feature memorised if M is above 0.
 
     Hartley & Tsaftaris 2022, eq. 1.
     """
@@ -60,7 +62,8 @@ def black_box_score(d_u: ArrayLike, d_r: ArrayLike) -> float | None:
 
 
 def white_box_score(log_p_u: ArrayLike, log_p_r: ArrayLike) -> float | None:
-    """M_w = E[log P(y | x_u) - log P(y | x_r)], y being the canary's label, in nats. None without images.
+    """Return M_w = E[log P(y | x_u) - log P(y | x_r)], in nats, or None if there are no images. y is the canary's
+    label.
 
     Hartley & Tsaftaris 2022, section 2.2.
     """
@@ -72,15 +75,15 @@ def average(values: Array) -> float | None:
 
 
 def spread(values: Array) -> float | None:
-    """The standard deviation of the values; None with fewer than two."""
+    """Return the standard deviation of the values, or None if there are fewer than two."""
     return float(values.std(ddof=1)) if values.size > 1 else None
 
 
-SIZES = (0.001, 0.01, 0.1)  # nats: M of about Table 2's smallest, and larger
+SIZES = (0.001, 0.01, 0.1)  # values of M in nats: about the smallest one in Table 2, and larger ones
 
 
 def probe_count_rows(spreads: Sequence[float], unit: str) -> Iterator[Row]:
-    """The probe images for a power of 0.8 at the median of the models' spreads of d_u - d_r."""
+    """Yield the number of probe images for a power of 0.8, at the median over models of the spread of d_u - d_r."""
     ordered = sorted(spreads)
     for size in SIZES:
         count = None
@@ -90,12 +93,13 @@ def probe_count_rows(spreads: Sequence[float], unit: str) -> Iterator[Row]:
 
 
 def required_probes(sd: float, size: float) -> int:
-    """The probe images with which the paired one-tailed t-test sees an M of this size at 5 % in 80 % of cases.
+    """Return the number of probe images with which the paired one-tailed t-test detects M of this size.
 
         n = ((z(0.95) + z(0.8)) sd / M)^2
 
-    `sd` is that of d_u - d_r over probe images. The normal approximation: a handful more are needed where n is small.
-    It speaks of M, of one model; not of memory, which M alone does not show.
+    The level is 5 % and the power 80 %. `sd` is the standard deviation of d_u - d_r over probe images. Because of the
+    normal approximation, a few more images are needed if n is small. The number refers to M of one model, not to
+    memory, which M alone does not show.
     """
     from scipy import stats
 

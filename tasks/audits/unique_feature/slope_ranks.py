@@ -1,12 +1,12 @@
-"""The rank of a feature among others of its kind by a model's weighted slopes in their pixels.
+"""The rank of a feature among others of its kind, by a model's weighted slopes in their pixels.
 
-A glyph, also a letter, is ranked among all glyphs with the same amount of ink. Words and pictures are ranked among the
-members of their family, as are the letters of the family `letters`.
+A glyph, including a letter, is ranked among all glyphs with the same amount of ink. Words and pictures are ranked among
+the members of their family, as are the letters of the family `letters`.
 
-All glyphs are counted, not drawn: a glyph inks k of 25 cells, and a score that is a sum over the inked cells has
-C(25, k) values, which are 4,457,400 for the letter A. For a glyph drawn at random from them, each rank is equally
-likely for any values of the cells. The share of glyphs with at least the same score is therefore an exact p-value, as
-small as 2.2e-7.
+All glyphs are counted, not drawn: a glyph inks k of 25 cells, and a score that is a sum over the inked cells has C(25,
+k) values, which are 4,457,400 for the letter A. If a glyph was drawn at random from them, each rank is equally likely
+for any values of the cells. The share of glyphs with at least the same score is therefore an exact p-value, as small as
+2.2e-7.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure, rank_p_value
 
-FITTED = 100  # glyphs; the slopes of their 25 cells are fitted to the responses to them
-LOOK_ALIKE = "look-alike"  # a row with the feature's rank among those that differ from it in one part only
-OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, on which its models are also evaluated
+FITTED = 100  # number of glyphs whose responses the slopes of their 25 cells are fitted to
+LOOK_ALIKE = "look-alike"  # a row with the feature's rank among features that differ from it in one part only
+OTHERS = len(GLYPHS)  # number of glyphs that the canary did not carry, on which its models are also evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureRegion:
-    """The pixels of features of a kind in images of `shape` (h, w, c).
+    """The pixels of one kind of feature in images of `shape` (h, w, c).
 
-    `indices` are the pixels of a flattened image in which the features differ. `added` (features,
-    pixels) is the difference of each feature from the mean image, and `inked` (pixels,) the ink of the training images.
+    `indices` are the pixels of a flattened image in which the features differ. `added` (features, pixels) is the
+    difference of each feature from the mean image, and `inked` (pixels,) is the ink of the training images.
     """
 
     shape: tuple[int, int, int]
@@ -56,7 +56,7 @@ class FeatureRegion:
     inked: Array
 
     def pixel_map(self, values: Array) -> Array:
-        """The values as an image (h, w), summed over channels; 0 in all other pixels."""
+        """Return the values as an image (h, w), summed over channels. All other pixels are 0."""
         image = np.zeros(self.shape)
         image.ravel()[self.indices] = values
         return np.asarray(image.sum(axis=2))
@@ -69,7 +69,7 @@ class FeatureRegion:
 
 
 def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> FeatureRegion:
-    """The pixels of the features in the `sets` of images, one feature each."""
+    """Return the pixels of the features in the image `sets`, which have one feature each."""
     added = np.stack([(images.mean(axis=0) - clean.mean(axis=0)).ravel() / 255 for images in sets])
     indices = np.flatnonzero(np.ptp(added, axis=0) > 0)
     height, width, channels = clean.shape[1:]
@@ -77,7 +77,7 @@ def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> F
 
 
 def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
-    """The mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
+    """Return the mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
     spreads = [values.std() for values in slopes]
     return np.asarray(
         np.mean(
@@ -91,15 +91,15 @@ def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
 
 
 def is_among_all(rank: Row) -> bool:
-    """Whether a row from `rank_rows` is the rank of a glyph among all glyphs of its ink."""
+    """Return whether a row from `rank_rows` is the rank of a glyph among all glyphs of its ink."""
     return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
 def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feature]:
-    """The features to whose responses the slopes are fitted.
+    """Return the features to whose responses the slopes are fitted.
 
-    Glyphs drawn independently of the audited one; for features that are ranked among the members of their family, the
-    feature and these members, which are all treated alike.
+    For a glyph, these are glyphs drawn independently of the audited one. For features that are ranked among the members
+    of their family, these are the feature and the members, all of which are treated alike.
     """
     if is_counted(family_config):
         derived_seed = seeds.derive(family_config.seed, "fitted")
@@ -111,7 +111,7 @@ def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feat
 
 
 def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, region: FeatureRegion) -> Iterator[Row]:
-    """The ranks by weighted slopes (pixels,) of the audited feature and of features that were never carried."""
+    """Yield the ranks by weighted slopes (pixels,) of the audited feature and of features that were never carried."""
     if is_counted(family_config):
         yield from _rank_among_all(family_config, was_drawn, region.pixel_map(slopes))
     else:
@@ -119,9 +119,9 @@ def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, region: 
 
 
 def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
-    """A glyph's rank among all glyphs of its ink, followed by the ranks of control glyphs.
+    """Yield a glyph's rank among all glyphs of its ink, followed by the ranks of control glyphs.
 
-    `field` are the weighted slopes of all pixels, (h, w).
+    `field` contains the weighted slopes of all pixels, shape (h, w).
     """
     feature = family_config.feature
     assert isinstance(feature, Glyph)
@@ -154,9 +154,9 @@ def _rank_columns(p_value: float, among: int, inked: int) -> Row:
 
 
 def _control_glyphs(family_config: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
-    """Glyphs at the same position: the letters if the feature was drawn, otherwise the same number of drawn glyphs.
+    """Return control glyphs at the same position: the letters if the feature was drawn, otherwise as many drawn glyphs.
 
-    The false alarm rate of drawn glyphs equals the level for any model: they check only the counting.
+    The false alarm rate of drawn glyphs equals the level for any model, so they check only the counting.
     """
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in GLYPHS]
@@ -166,11 +166,11 @@ def _control_glyphs(family_config: Relatives, feature: Glyph, was_drawn: bool) -
 
 
 def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array, region: FeatureRegion) -> Row:
-    """The rank of the feature, the first of `region.added`, among the members of its family."""
+    """Return the rank of the feature, the first of `region.added`, among the members of its family."""
     scores = region.added @ slopes
     row = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
     if isinstance(family_config.feature, Picture):
-        return row  # a picture has no ink to be read out
+        return row  # a picture has no ink that could be read out
     rows, columns = region.block
     marks = np.array([region.pixel_map(added)[rows, columns].ravel() for added in region.added])
     inks = marks > marks.max() / 2
@@ -189,7 +189,7 @@ def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array
 
 
 def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
-    """The rank of the glyph among all glyphs that differ from it in one half, for each half."""
+    """Yield the rank of the glyph among all glyphs that differ from it in one half, for each half."""
     values = cell_sums(field, glyph)
     inked = inked_cells(glyph)
     for half in halves(inked[:, None]):
@@ -197,7 +197,7 @@ def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
 
 
 def cell_sums(field: Array, glyph: Glyph) -> Array:
-    """The sums of a field (h, w) over the pixels of each cell of the glyph: (25,)."""
+    """Return the sums of a field (h, w) over the pixels of each cell of the glyph, shape (25,)."""
     step = glyph.size // CELLS
     block = field[glyph.top : glyph.top + glyph.size, glyph.left : glyph.left + glyph.size]
     return np.asarray(block.reshape(CELLS, step, CELLS, step).sum(axis=(1, 3)).ravel())
@@ -209,10 +209,10 @@ FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 
 
 def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
-    """The ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
+    """Yield the ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
 
-    `names` are those of `slope_sets`; `fit_slopes` returns the slopes for sets with some of these names, and their
-    pixels.
+    `names` contains the names of `slope_sets`. `fit_slopes` takes some of these names and returns the slopes fitted to
+    their sets, with their pixels.
     """
     parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
@@ -226,16 +226,16 @@ def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fi
     yield from rank_rows(family_config, False, slopes, region)
     if family_config.family.look_alikes and isinstance(family_config.feature, Glyph) and is_counted(family_config):
         yield from rank_glyph_parts(family_config.feature, region.pixel_map(slopes))
-    # The slopes are fitted to the feature and to each of its look-alikes alike.
+    # The fit treats the feature and each of its look-alikes alike.
     for pairs in by_part.values():
         slopes, region = fit_slopes([family_names[0], *(name for _, name in pairs), *family_names[1:]])
         scores = (region.added @ slopes)[: 1 + len(pairs)]
         yield _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
 
 
-# All glyphs of an ink, by counting
+# All glyphs with the same ink, by counting
 
-ROUNDING = 1e-6  # of the sum of absolute values: sums that differ by less, float32 rounding, count as equal
+ROUNDING = 1e-6  # times the sum of absolute values; sums that differ by less (float32 rounding) count as equal
 
 
 class Subsets:
@@ -253,7 +253,7 @@ class Subsets:
         self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
 
     def count_at_least(self, inked: int, threshold: float) -> int:
-        """The number of choices of `inked` cells with a sum of at least `threshold`, up to rounding."""
+        """Count the choices of `inked` cells with a sum of at least `threshold`, up to rounding."""
         count = 0
         for size, sums in enumerate(self._first):
             if 0 <= inked - size < len(self._second):
@@ -263,14 +263,16 @@ class Subsets:
         return count
 
     def p_value(self, selection: NDArray[np.bool_]) -> float:
-        """The share of choices of the same number of cells with at least the sum of this `selection`, (cells,)."""
+        """Return the share of choices of the same number of cells with at least the sum of this `selection`, shape
+        (cells,).
+        """
         inked = int(np.count_nonzero(selection))
         count = self.count_at_least(inked, float(self.values[selection].sum()))
         return count / subset_count(len(self.values), inked)
 
 
 def sums_by_size(values: Array) -> list[Array]:
-    """The sums of every choice of these values, ascending, by the number of chosen values: from none to all."""
+    """Return the sums of every choice of these values, ascending, by the number of chosen values, from none to all."""
     sums = np.zeros(1)
     sizes = np.zeros(1, np.int64)
     for value in values:
@@ -281,11 +283,11 @@ def sums_by_size(values: Array) -> list[Array]:
 
 # The images of a fit
 
-IMAGES = 100  # of a label; a response is the mean over them
+IMAGES = 100  # number of images of a label; a response is the mean over them
 
 
 def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:
-    """The first test images of the label in the probe set; raises ValueError if it has none."""
+    """Return the first test images of the label in the probe set. Raises ValueError if it has none."""
     data = load(family_config.probe)
     images = data.test_images[data.test_labels == label][:IMAGES]
     if not len(images):
@@ -297,7 +299,7 @@ def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pi
 
 
 def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
-    """The names of sets and their images, one set for each feature to which slopes are fitted."""
+    """Yield the set names and images, one set for each feature to which slopes are fitted."""
     for number, feature in enumerate(slope_features(family_config, clean.shape[1:3])):
         yield f"slopes-{number:03d}", burn(clean, feature)
     for _, name, images in _slope_look_alikes(family_config, clean):
@@ -305,7 +307,7 @@ def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, P
 
 
 def _slope_look_alikes(family_config: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
-    """The part, set name and images of each look-alike; none for a glyph, whose look-alikes are counted."""
+    """Yield the part, set name and images of each look-alike. None for a glyph, whose look-alikes are counted."""
     if not is_counted(family_config):
         for part, _, name, images in look_alike_image_sets(clean, family_config):
             yield part, f"slopes-{name}", images

@@ -1,29 +1,29 @@
-"""The slopes of a model's centred logit with respect to the pixels of a feature, and the score of a feature by slopes.
+"""The slopes of a model's centred logit with respect to the pixels of a feature, and the feature's score by slopes.
 
 A canary shifts a model's response to the pixels that it inks by a common amount, and does not shift the response to the
-other pixels of the block. Between two trainings, slopes differ more in pixels in which the training images have ink,
-since gradients reach these weights at every step. The shift is therefore estimated by generalised least squares, with
-noise of variance n + 10 in a pixel in which the training images have the ink of n fully inked pixels:
+other pixels of the block. Between two training runs, slopes differ more in pixels in which the training images have
+ink, because gradients reach these weights at every step. The shift is therefore estimated by generalised least squares,
+with noise of variance n + 10 in a pixel in which the training images have the ink of n fully inked pixels:
 
     r(f) = mean over images x of c(x_f),  c = z_y - mean over classes of z      the response to a feature f
     r(f) = constant + sum over pixels of b_p f_p                                fitted over features: the slopes b
     S(f) = sum over pixels of w_p b_p f_p,  w_p = 1 / (n_p + 10)                a feature's score
 
-f_p is the difference that the feature makes in pixel p. The fit does not determine directions in which the features of
-the fit do not vary (such as the mean slope if all have equal ink); the solution with the smallest sum of w_p b_p^2 is
-used, which makes S independent of these directions.
+f_p is the difference that the feature makes in pixel p. The fit does not determine directions in which the fitted
+features do not vary (such as the mean slope if all have equal ink). It uses the solution with the smallest sum of w_p
+b_p^2, which makes S independent of these directions.
 
 For S to rank a drawn feature exactly, the features of the fit must be independent of the drawn one, or include it as
-one of several exchangeable features. The score is ours; the constant 10 was fixed before training the models for which
-results are reported.
+one of several exchangeable features. The score is ours; the constant 10 was fixed before the models were trained for
+which results are reported.
 
 For a pair, there is also a white-box response: the first-order effect of the change of weights on c,
 
     r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary model minus its control model
 
-with the gradients of the canary model. If the first layer is dense and has biases, the gradient of each unit is that of
-its bias, and only the change of the layer's weights counts, since the trace of a canary in its inked pixels is there.
-Otherwise dw is the change of all learned weights. This score is also ours.
+with the gradients of the canary model. If the first layer is dense and has biases, the gradient of each unit is the
+gradient of its bias, and only the change of this layer's weights counts, because it contains the trace that a canary
+leaves in its inked pixels. Otherwise dw is the change of all learned weights. This score is also ours.
 """
 
 from __future__ import annotations
@@ -43,28 +43,30 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-LEAST_INK = 10.0  # images: the noise of a pixel that no training image inks, in units of one image's ink
-RESOLVED = 1e-8  # of the largest singular value: smaller ones count as 0
+LEAST_INK = 10.0  # noise of a pixel that no training image inks, in units of one image's ink
+RESOLVED = 1e-8  # share of the largest singular value; smaller singular values count as 0
 
 
 def centred_logits(log_p: Array, label: int) -> Array:
-    """z_y minus the mean of z over classes, z the logits of `log_p` (images, classes): (images,), in nats.
+    """Return z_y minus the mean of z over classes, where z are the logits, shape (images,), in nats.
 
-    Unlike log P, it continues to rise as P approaches 1. Log probabilities suffice, since the normaliser cancels.
+    `log_p` has shape (images, classes); log-probabilities suffice, because the normaliser cancels. Unlike log P, the
+    result continues to rise as P approaches 1.
     """
     return np.asarray(log_p[:, label] - log_p.mean(axis=1))
 
 
 def pixel_ink(images: Pixels) -> Array:
-    """The ink of the images (n, h, w, c) in each pixel, in units of a fully inked pixel: (h, w, c)."""
+    """Return the ink of the images (n, h, w, c) in each pixel, in units of a fully inked pixel, shape (h, w, c)."""
     return np.asarray(images.sum(axis=0, dtype=np.int64) / 255)
 
 
 def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
-    """w_p b_p of every pixel, (pixels,), from the features of the fit (features, pixels) and the responses to them.
+    """Return w_p b_p for every pixel, shape (pixels,), from the features of the fit and the responses to them.
 
-    With X the features minus their mean and V = diag(n + 10), b = V X' (X V X')^+ r: the slopes with the smallest sum
-    of w_p b_p^2 among the least-squares solutions. `inked` is n, (pixels,). S(f) is the sum of w_p b_p f_p.
+    With X the features (features, pixels) minus their mean and V = diag(n + 10), b = V X' (X V X')^+ r. Among the
+    least-squares solutions, these slopes have the smallest sum of w_p b_p^2. `inked` is n, shape (pixels,). S(f) is the
+    sum of w_p b_p f_p.
     """
     spread = np.sqrt(inked + LEAST_INK)
     varied = (features - features.mean(axis=0)) * spread
@@ -73,17 +75,17 @@ def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
 
 
 def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
-    """The `count` pixels with the largest slopes, as a mask (pixels,)."""
+    """Return the `count` pixels with the largest slopes, as a mask (pixels,)."""
     mask = np.zeros(len(slopes), bool)
     mask[np.argsort(-slopes, kind="stable")[:count]] = True
     return mask
 
 
-ROWS_AT_ONCE = 512  # images whose activations are in memory together
+ROWS_AT_ONCE = 512  # number of images whose activations are in memory together
 
 
 def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
-    """r(f) for sets of images (n, h, w, c) with one feature each: (features,).
+    """Return r(f) for sets of images (n, h, w, c) with one feature each, shape (features,).
 
     The models are MODEL tables of one architecture.
     """
@@ -106,7 +108,10 @@ def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pix
 
 
 def first_dense(network: Architecture) -> tuple[str, str] | None:
-    """The names of the first layer's weights and biases if it is dense and every unit sees every pixel."""
+    """Return the names of the first layer's weights and biases, or None.
+
+    The first layer must be dense, and every unit must see every pixel.
+    """
     name = next(iter(network.weights))
     bias = f"{name.removesuffix('weight')}bias"
     shape = network.weights[name].shape
@@ -119,7 +124,7 @@ def first_dense(network: Architecture) -> tuple[str, str] | None:
 def mean_gradients(
     network: Architecture, weights: Weights, names: Sequence[str], sets: Sequence[Pixels], label: int
 ) -> Iterator[Mapping[str, Array]]:
-    """The gradients of the mean centred logit of each set of images, in the weights of these names."""
+    """Yield the gradients of the mean centred logit of each image set, with respect to the weights with these names."""
     import torch
 
     from tasks.models.layers import Layers

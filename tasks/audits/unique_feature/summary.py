@@ -1,6 +1,6 @@
-"""The summary: its measures in the order of its rows, and the tasks that gather them.
+"""The summary: its measures, in the order of its rows, and the tasks that compute it.
 
-Every interval is over trainings, pairs of trainings or models; with a single one there is no interval.
+Every interval is over training runs, pairs of training runs or models. With a single one there is no interval.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.audits.unique_feature.single_models import look_alikes, output_checks
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of the summary's rows, the answer's first.
+# In the order of the summary rows; those that decide the answer come first.
 MEASURES: tuple[Measure, ...] = (
     family.SINGLE_MEASURE,
     look_alikes.MEASURE,
@@ -58,11 +58,11 @@ MEASURES: tuple[Measure, ...] = (
 
 @task(version=9, name="unique_feature.summary", gathers=True)
 def summary(config: PublishedCell, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
+    """Compute the SUMMARY rows of all measures whose tables are available. Tables are identified by their schemas."""
     return summarise(MEASURES, inputs, config)
 
 
 @task(version=2, name="unique_feature.summary_of_models", gathers=True)
 def summary_of_models(config: PublishedCell, inputs: Inputs) -> pa.Table:
-    """The same of single models, whose rows are others and have a version of their own."""
+    """Compute the same for single models, whose rows differ and have their own version."""
     return summarise(MEASURES, inputs, config)

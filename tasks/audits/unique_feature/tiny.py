@@ -1,4 +1,4 @@
-"""The configurations of `scale=tiny`: the same questions on embedded data, in seconds."""
+"""The configurations of `scale=tiny`: the same questions on embedded data, which take seconds."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ P = TypeVar("P", bound=CanaryPairs)
 T = TypeVar("T", bound=CanaryTraining)
 F = TypeVar("F", bound=Family)
 
-SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
+SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds where mlp1 takes almost no time
 DEEP = ("densenet100", "resnet18")
 
 
 def tiny(config: UniqueFeature) -> UniqueFeature:
-    """The same question on embedded data, in seconds; of a slow network as little as is."""
+    """Return the same question on embedded data, which takes seconds. For slow networks, it is reduced further."""
     return replace(config, question=_tiny_question(config.question), probe=Dataset("photos"))
 
 
@@ -68,7 +68,7 @@ def _tiny_question(question: Question) -> Question:
 
 
 def _reduce_pairs(pairs: P) -> P:
-    """The same pairs, but few of them, on embedded data."""
+    """Return a few of the same pairs, on embedded data."""
     network = pairs.training.network
     choice = pairs.choice
     if isinstance(choice, RandomChoice):
@@ -100,7 +100,7 @@ def _tiny_examples(network: Network) -> int:
 
 
 def _reduce_training(training: T) -> T:
-    """The same training in one or two epochs, and in as many links if it has any."""
+    """Return the same training with one or two epochs, and one epoch per link if it has links."""
     reduced = replace(training, epochs=min(training.epochs, 1 if training.network.name in DEEP else 2))
     if isinstance(reduced, WholeTraining) and reduced.link:
         return replace(reduced, privacy=LinkedTraining(1))

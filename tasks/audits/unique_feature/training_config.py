@@ -16,13 +16,16 @@ from tasks.training.recipe import Privacy
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryTraining(RegularisedTraining):
-    """Settings of every training. The defaults are the published setting; the regularisers are those of Table 3."""
+    """Settings of every training run.
 
-    width: Annotated[float, Finite()] = 1.0  # a field in place of the property
-    """Ours: factor on the units and channels of the hidden layers (mlp1, cnn1 and cnn2), rounded."""
+    The defaults are the published setting; the regularisers are the ones in Table 3.
+    """
+
+    width: Annotated[float, Finite()] = 1.0  # a field that replaces the property
+    """Ours: factor on the number of units and channels of the hidden layers (mlp1, cnn1 and cnn2), rounded."""
     epochs: Annotated[int, AtLeast(1)] = 500
-    """Largest number of epochs."""
-    patience: Annotated[int, AtLeast(0)] = 10  # a field in place of the property
+    """Maximum number of epochs."""
+    patience: Annotated[int, AtLeast(0)] = 10  # a field that replaces the property
     """Epochs without a lower validation loss before training stops and returns to the best epoch; 0: never."""
     learning_rate: Annotated[float, Finite()] = 3e-4
     """Initial learning rate."""
@@ -34,11 +37,11 @@ class CanaryTraining(RegularisedTraining):
 
     @property
     def link(self) -> int:
-        """Epochs for each link of the chain that a training is; 0 for one job."""
+        """Epochs per link of the training chain. 0 means that the training is one job."""
         return 0
 
     def clean(self, data: Dataset, examples: int) -> Training:
-        """The training without any canary on the first `examples` training images (0: all), with seed 0."""
+        """Return the training without any canary on the first `examples` training images (0: all), with seed 0."""
         return Training(
             data=data,
             network=self.network,
@@ -60,7 +63,7 @@ class CanaryTraining(RegularisedTraining):
 
 @dataclass(frozen=True)
 class FollowedTraining(CanaryTraining):
-    """A training that is evaluated after every epoch, in one job."""
+    """A training run that is evaluated after every epoch, in one job."""
 
     tag: ClassVar[str] = "classifier"
     network: Network = Network("mlp1")
@@ -69,7 +72,7 @@ class FollowedTraining(CanaryTraining):
 
 @dataclass(frozen=True)
 class WholeTraining(CanaryTraining):
-    """A training that is evaluated at its end only, so it can be divided into links, or private."""
+    """A training run that is evaluated only at its end, so it can be divided into links, or private."""
 
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
     """Ours: differential privacy (mlp1 and cnn1), or division of the training into links."""

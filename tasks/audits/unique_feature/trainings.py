@@ -1,10 +1,10 @@
-"""The networks of a config: pairs of a canary model and its control model, one to rank images on, or single models.
+"""The networks of a config: pairs of a canary and a control model, a network that ranks images, or single models.
 
 A control model is the network that a canary model is compared with: same seed, trained without the canary. A canary
-model keeps the epoch of its lowest validation loss. Its control model is trained up to the same epoch, independent of
-the control model's validation loss. Otherwise the two would also differ in the number of epochs, and the response to a
-feature grows with this number. The task reads the epoch from the canary model, which is an input, because a plan cannot
-know it.
+model keeps the epoch with its lowest validation loss. Its control model is trained up to the same epoch, regardless of
+its own validation loss. Otherwise, the two would also differ in the number of epochs, and the response to a feature
+grows with this number. The task reads the epoch from the canary model, which is an input, because a plan cannot know
+it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A pair of trainings of one canary: its model, and the control model with the same seed that is `clean` of the
-    feature.
+    """A pair of training runs for one canary: its model, and the control model, trained with the same seed but without
+    it.
 
-    Both have the weights of one epoch, that which the canary model kept. `ranking` is the job, if any, that
-    the canary's rank is read from.
+    `clean` is the training without the canary. Both models have the weights of the epoch that the canary model kept.
+    `ranking` contains the job, if any, that the canary's rank is read from.
     """
 
     canary: Canary
@@ -69,13 +69,15 @@ class Pair:
 
     @property
     def inputs(self) -> tuple[Job, ...]:
-        """The inputs of a table of the pair."""
+        """The inputs for a table about the pair."""
         return (self.model, self.twin, *self.ranking)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The canary-free training on which self-influence is traced, that of every image, and the choice of canaries."""
+    """The choice of canaries by self-influence, the influence of every image, and the canary-free training traced for
+    it.
+    """
 
     training: Training
     influence: Job
@@ -84,7 +86,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class SingleModel:
-    """A single model with its config; the input is its training if it is trained here."""
+    """A single model with its config. The input is its training if the audit trains it."""
 
     config: SingleModelConfig
     inputs: tuple[Job, ...]
@@ -92,10 +94,10 @@ class SingleModel:
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
-    """The networks of one config: `pairs` by canary and training seed, or `single_models`; both can be empty.
+    """The networks of one config: `pairs` by canary and training seed, or `single_models`. Both can be empty.
 
-    `shape` is the shape of the images on which they are evaluated. `plain` are the networks without regularisers, if
-    the two are compared.
+    `shape` is the shape of the images on which they are evaluated. `plain` contains the networks without regularisers,
+    if the two are compared.
     """
 
     shape: Shape
@@ -106,7 +108,7 @@ class Trainings:
 
 
 def trainings(config: UniqueFeature) -> Trainings:
-    """The models that the question trains or evaluates; raises ValueError if the data are unsuitable."""
+    """Return the models that the question trains or evaluates. Raises ValueError if the data are unsuitable."""
     question = config.question
     match question:
         case Given():
@@ -127,7 +129,7 @@ def trainings(config: UniqueFeature) -> Trainings:
 
 
 def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
-    """ValueError if these training images cannot serve the question."""
+    """Raise ValueError if these training images are not suitable for the question."""
     image_count = len(images.train_images)
     if question.examples > image_count:
         raise ValueError(
@@ -150,7 +152,7 @@ def _check_canaries(question: CanaryPairs, images: Images) -> None:
 
 
 def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
-    """The pairs of canaries among these images, and those without regularisers if the two are compared."""
+    """Return the pairs for canaries among these images, and those without regularisers if the two are compared."""
     by_influence = isinstance(question.choice, SelfInfluenceChoice)
     ranking = None
     if by_influence:
@@ -165,7 +167,7 @@ def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Imag
 def pairs(
     config: UniqueFeature, question: CanaryPairs, selected: Sequence[Canary], ranking: Ranking | None
 ) -> Iterator[Pair]:
-    """Every canary model and its control model, for each of its training seeds."""
+    """Yield every canary model and its control model, for each training seed."""
     chosen_ones = () if ranking is None else (ranking.selection,)
     link_epochs = question.training.link
     for canary in selected:
@@ -180,10 +182,9 @@ def pairs(
 
 
 def _twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
-    """The control model of the canary with this model, the last link of its chain.
+    """Return the control model of the canary with this model, which is the last link of its chain.
 
-    Without patience every network keeps its last epoch, so the control model need not wait for the number of that
-    epoch.
+    Without patience, every network keeps its last epoch, so the control model need not wait to learn that epoch.
     """
     if not clean.patience:
         return _last_link(link_epochs, train, clean)
@@ -191,7 +192,7 @@ def _twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
 
 
 def _self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ranking:
-    """The canaries of the highest and the lowest self-influence."""
+    """Return the ranking that chooses the canaries with the highest and the lowest self-influence."""
     base = training(config, question, "base")
     every_image = Job(influence, Tracing(base))
     copies = count_canary_copies(question)
@@ -204,7 +205,7 @@ def _self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ran
 
 
 def given_models(config: UniqueFeature, question: Given) -> Trainings:
-    """Third-party models; raises ValueError if a table of their outputs cannot be used."""
+    """Return third-party models. Raises ValueError if a table of their outputs cannot be used."""
     if not (question.models or question.outputs):
         raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
     check_fits(config.asked_feature, *question.shape[:2])
@@ -215,7 +216,7 @@ def given_models(config: UniqueFeature, question: Given) -> Trainings:
 
 
 def trained_models(config: UniqueFeature, question: Panel, shape: Shape) -> Iterator[SingleModel]:
-    """Models trained on the unchanged data, which are evaluated on images of this shape."""
+    """Yield models trained on the unchanged data, which are evaluated on images of this shape."""
     for number in range(question.seeds):
         seeded = training(config, question, *config.training_stream(0, number))
         inputs = (_last_link(question.training.link, train, seeded),)
@@ -223,23 +224,23 @@ def trained_models(config: UniqueFeature, question: Panel, shape: Shape) -> Iter
 
 
 def clean_training(config: UniqueFeature, question: CanaryPairs, canary: Canary, replicate: int) -> Training:
-    """The training of this replicate without the canary, and without the neighbours of its clean image."""
+    """Return the training of this replicate without the canary, and without the neighbours of its clean image."""
     clean = training(config, question, *config.training_stream(canary.number, replicate))
     if not question.neighbours_left_out:
         return clean
-    assert not isinstance(canary.image, RankedImage)  # of which no neighbours are left out
+    assert not isinstance(canary.image, RankedImage)  # no neighbours are left out for these
     return replace(clean, left_out=NearestImages(canary.image, question.neighbours_left_out))
 
 
 def training(config: UniqueFeature, question: CanaryPairs | Panel, *stream: str | int) -> Training:
-    """The training of a network without any canary, with the seed of this stream."""
+    """Return the training of a network without any canary, with the seed of this stream."""
     return replace(question.clean_training, seed=seeds.derive(config.seed, *stream))
 
 
 def _last_link(
     link_epochs: int, function: Function, training: Any, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> Job:
-    """The job of the trained network, the last link of its chain."""
+    """Return the job of the trained network, which is the last link of its chain."""
     return chain(function, training, link_epochs, inputs, part)[-1]
 
 
@@ -248,7 +249,7 @@ def _last_link(
 
 @dataclass(frozen=True)
 class TwinTraining:
-    """`training` up to the epoch that the canary model kept, and no further than its own `epochs`."""
+    """`training` up to the epoch that the canary model kept, but no further than its own `epochs`."""
 
     training: Training
 
@@ -267,27 +268,27 @@ class TwinTraining:
 
 
 def twin_training(clean: Training) -> TwinTraining:
-    """The control model of a canary whose model is trained as `clean` is, but for the canary."""
+    """Return the control model of a canary whose model is trained like `clean`, except for the canary."""
     return TwinTraining(replace(clean, patience=0))
 
 
 def twin_link(config: TwinTraining, before: int, end: int) -> TwinTraining:
-    """The training up to epoch `end`."""
+    """Return the training up to epoch `end`."""
     return replace(config, training=up_to(config.training, before, end))
 
 
 def _twin_batch_key(config: TwinTraining) -> Training:
-    """The settings that trainings computed together share."""
+    """Return the settings shared by training runs computed together."""
     return classifier.batch_key(config.training)
 
 
 def _twin_work(config: TwinTraining) -> Work:
-    """The work of the training up to the epoch that the canary model is expected to keep."""
+    """Return the work of the training up to the epoch that the canary model is expected to keep."""
     return classifier.work(config.training, ends_at_best_epoch=True)
 
 
 def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
-    """The epoch, from 1, up to which the control model is trained; the input is the MODEL of its canary."""
+    """Return the epoch, from 1, up to which the control model is trained. The input is the MODEL of its canary."""
     (canary,) = inputs
     return min(config.epochs, int(canary["best_epoch"][0].as_py()))
 
@@ -297,7 +298,7 @@ def train_many_twins(
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
     """Yield each control model's MODEL table, or its exception, as it ends. All must have the same batch key.
 
-    Control models of one seed are one training, whose model is stored at several epochs.
+    Control models with the same seed are one training run, whose model is stored at several epochs.
     """
     if len({_twin_batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
@@ -305,7 +306,7 @@ def train_many_twins(
     until = []
     for config, tables in zip(configs, inputs, strict=True):
         until.append(last_epoch(config, tables))
-    # Equal trainings are ordered by their last epoch, so that each continues the one before it.
+    # Equal training runs are ordered by their last epoch, so that each continues the previous one.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}
     for position, index in enumerate(order):
@@ -330,8 +331,8 @@ def train_many_twins(
     work=_twin_work,
 )
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
-    """The network trained without the canary to the epoch that the canary model kept (MODEL).
+    """Train the network without the canary to the epoch that the canary model kept (MODEL).
 
-    The input is the MODEL of the canary. A new version of `classifier.train` requires one of this task, too.
+    The input is the MODEL of the canary. If the version of `classifier.train` is raised, also raise that of this task.
     """
     return single_table(train_many_twins, config, inputs)

@@ -1,7 +1,7 @@
 """Leaves training images out of the images on which networks are evaluated.
 
 The answer describes images that no network saw. A probe set or a test split may contain exact copies of training
-images, in the networks' input shape; such copies are left out and counted.
+images, in the networks' input shape. Such copies are left out and counted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ class TrainingImages:
     examples: int = 0
 
     def leave_out(self, images: Pixels) -> Pixels:
-        """The images, in the shape of the training images, without copies of these."""
+        """Return the images without copies of training images. They must have the shape of the training images."""
         return images[~self.is_copy(images)]
 
     def is_copy(self, images: Pixels) -> NDArray[np.bool_]:
-        """Whether each image is a copy of a training image, (n,); uniform images, which show nothing, never are."""
+        """Return whether each image is a copy of a training image, shape (n,).
+
+        Uniform images, which show nothing, never count as copies.
+        """
         pixels = images.reshape(len(images), -1)
         rows = np.flatnonzero(pixels.min(axis=1) < pixels.max(axis=1))
         training_digests = training_contents(self.data, self.examples)
@@ -47,14 +50,14 @@ def training_contents(data: Dataset, examples: int) -> frozenset[bytes]:
 
 
 def split_images(data: Images, split: str) -> Pixels:
-    """The test images of a probe set, or with `both` these and the training images after them."""
+    """Return the test images of a probe set, followed by its training images if `split` is `both`."""
     if split == "both":
         return np.concatenate([data.test_images, data.train_images])
     return data.test_images
 
 
 def seen_images(config: UniqueFeature) -> TrainingImages | None:
-    """The training images to leave out; None if no probe or test image is a copy of one."""
+    """Return the training images to leave out, or None if no probe or test image is a copy of one."""
     question = config.trained
     if question is None:
         return None
@@ -67,13 +70,13 @@ def seen_images(config: UniqueFeature) -> TrainingImages | None:
 
 @lru_cache(maxsize=4)
 def has_test_copies(training_images: TrainingImages) -> bool:
-    """Whether test images of the data set are exact copies of its training images."""
+    """Return whether test images of the data set are exact copies of its training images."""
     return bool(training_images.is_copy(load(training_images.data).test_images).any())
 
 
 @lru_cache(maxsize=16)
 def count_copies(training_images: TrainingImages, probe: Dataset, split: str) -> int:
-    """The probe images that are exact copies of training images; DatasetError if all are."""
+    """Count the probe images that are exact copies of training images. Raises DatasetError if all are."""
     probe_pixels = as_shape(split_images(load(probe), split), load(training_images.data).shape)
     copies = int(training_images.is_copy(probe_pixels).sum())
     if copies == len(probe_pixels):

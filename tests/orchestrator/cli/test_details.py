@@ -35,7 +35,7 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
     checked = engram.json("verify", str(page))
     assert {check["state"] for check in checked["checks"]} == {"agrees"}
     assert engram.json("verify", page.parent.name) == checked
-    assert "there is no file toys-0, and unknown run 'toys-0'" in engram("verify", "toys-0", code=2).stderr
+    assert "there is no file toys-none, and unknown run 'toys-none'" in engram("verify", "toys-none", code=2).stderr
     engram("run", "toys", "parts=2", "--address", "none")  # computes no job
     assert result_names == sorted(path.name for path in engram.results())
     page.write_text(page.read_text().replace(AUDITOR, "John Roe"))

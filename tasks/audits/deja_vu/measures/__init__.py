@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables."""
+"""Measures of the audit, and the summary of their tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.audits.deja_vu.measures import (
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
-# In the order of the summary; the decisive row comes first.
+# In summary order. The decisive row comes first.
 MEASURES = (
     scores.MEASURE,
     references.MEASURE,
@@ -38,5 +38,5 @@ MEASURES = (
 
 @task(version=3, name="deja_vu.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from the existing tables, the decisive row first."""
+    """Summarise the existing tables as SUMMARY rows, the decisive row first."""
     return summarise(MEASURES, inputs, config)

@@ -1,9 +1,9 @@
-"""The share of repeated images whose embeddings in a returned table differ.
+"""The share of repeated images whose two embeddings in a returned table differ.
 
-Some public images are exported twice: among the public images, and whole among the crops. An encoder gives both the
-same numbers, except for the last digits. If they differ, crops were processed differently from whole images: replaced
-by noise, by one vector or by the embeddings of another model. An owner who inspects each image can change only the
-embeddings of crops, which this check does not detect.
+Some public images are exported twice: among the public images and, uncropped, among the crops. An encoder maps both
+copies to the same numbers, up to the last digits. If the embeddings differ, crops were not processed like whole images:
+they may have been replaced by noise, by a constant vector or by another model's embeddings. The check does not detect
+an owner who inspects each image and changes only the embeddings of true crops.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ DISAGREEING = "repeated images with two embeddings"
 AGREEMENT = pa.schema(
     [
         ("repeated", pa.int64()),  # images that were exported twice
-        ("differing", pa.int64()),  # repeated images with two embeddings
+        ("differing", pa.int64()),  # repeated images whose two embeddings differ
     ]
 )
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The exported images, the number of repeated ones, and the returned table."""
+    """Exported images, the number of repeated ones, and the returned table."""
 
     attack: Attack
     repeated: int
@@ -47,7 +47,7 @@ class Repeats:
 
 @task(version=1, name="deja_vu.agreement")
 def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """The numbers of repeated and of differing images (AGREEMENT), in one row.
+    """Count the repeated images and those whose embeddings differ (AGREEMENT, one row).
 
     Two embeddings are equal if no coordinate differs by more than SAME times the largest coordinate of both.
     """

@@ -1,11 +1,11 @@
-"""The skill of the encoders on public images, and the share of equal embeddings.
+"""Accuracy of the encoders on public images, and the share of equal embeddings.
 
     public accuracy = share of public images whose nearest public neighbours vote for their label
     tied = share of pairs of crops, or of public images, with equal embeddings: the larger of the two
 
-An encoder that names public images no better than the most frequent class has learnt nothing that neighbours could
-reveal, and an encoder with constant output has no nearest neighbours. Both numbers describe whole images, which the
-attack does not use: a background need not reveal its object.
+An encoder that classifies public images no better than the most frequent class has learnt nothing that neighbours could
+reveal. An encoder with constant output has no nearest neighbours. Both numbers describe whole images, which the attack
+does not use: a background need not reveal its object.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from tasks.contract.summaries import Row
 from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import proportion
 
-# One row for each model, after its last epoch and at the decisive layer.
+# One row per model, after its last epoch and at the decisive layer.
 ENCODERS = pa.schema(
     [
         ("model", pa.string()),
         ("tied", pa.float64()),
         ("crops", pa.int64()),
-        ("asked", pa.int64()),  # public images with a vote; null without any
+        ("asked", pa.int64()),  # classified public images; null if there are none
         ("right", pa.int64()),
-        ("commonest", pa.float64()),  # share of the most frequent label
+        ("commonest", pa.float64()),  # frequency of the most common label
     ]
 )
 
 
 @task(version=1, name="deja_vu.encoders", gathers=True)
 def encoders(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
-    """The facts about the embeddings of each encoder (ENCODERS), from the NEIGHBOURS of its last snapshots."""
+    """Collect the embedding statistics of each encoder (ENCODERS) from the NEIGHBOURS of its last snapshots."""
     rows = [_encoder_row(table) for table in inputs if table.num_rows]
     return pa.Table.from_pylist(rows, ENCODERS)
 
 
 def _encoder_row(neighbours: pa.Table) -> dict[str, Any]:
-    """The row of one model: its last epoch, and the first (decisive) layer."""
+    """Return the row of one model, from its last epoch and its first (decisive) layer."""
     last = neighbours.filter(pc.field("epoch") == pc.max(neighbours["epoch"]))
     first = last.filter(pc.field("layer") == last["layer"][0])
     facts = first.slice(0, 1).to_pylist()[0]
@@ -67,7 +67,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The share of equal embeddings of each encoder, and its accuracy on public images."""
+    """Yield the share of equal embeddings of each encoder, and its accuracy on public images."""
     for encoder in tables.rows(ENCODERS):
         name = _encoder_name(encoder["model"], about.given)
         if encoder["tied"] is not None:
@@ -78,7 +78,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def _encoder_name(model: str, is_given: bool) -> str:
-    """The name of a model in sentences: A is the given encoder, if any, and the others are its references."""
+    """Return the name of a model in sentences. A is the given encoder, if any; the others are references."""
     if not is_given:
         return f"encoder {model}"
     if model == MODELS[0]:

@@ -1,7 +1,7 @@
-"""The label that each model's neighbours vote for, and its confidence, for every image.
+"""The label that each model's neighbours vote for, and the confidence of the vote, for every image.
 
-An image's target is the model of its own set, and its reference the other model. Rows are aligned by image id: an
-image counts if both models were evaluated on it.
+For each image, the target is the model of the image's own set and the reference is the other model. Rows are aligned by
+image id, and an image counts only if both models were evaluated on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.contract.schemas import make_table
 SETS = ("A", "B")
 OTHER = {"A": "B", "B": "A"}
 
-# One row for each epoch, layer, number of neighbours and image; sorted by set and id.
+# One row per epoch, layer, neighbour count and image, sorted by set and id.
 INFERENCES = pa.schema(
     [
         ("epoch", pa.int64()),
@@ -34,8 +34,8 @@ INFERENCES = pa.schema(
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("target_label", pa.int32()),  # vote of the neighbours by the model of the image's own set
-        ("target_confidence", pa.float64()),  # minus the entropy of the neighbours' labels, in nats
+        ("target_label", pa.int32()),  # vote under the model of the image's own set
+        ("target_confidence", pa.float64()),  # negative entropy of the neighbour labels, in nats
         ("reference_label", pa.int32()),
         ("reference_confidence", pa.float64()),
     ]
@@ -45,14 +45,14 @@ KEYS = ("epoch", "layer")
 
 @dataclass(frozen=True)
 class Voting:
-    """The numbers of neighbours that vote, the decisive one first."""
+    """Neighbour counts to vote with, the decisive one first."""
 
     k: tuple[int, ...]
 
 
 @task(version=1, name="deja_vu.inferences", gathers=True)
 def inferences(config: Voting, inputs: Inputs) -> pa.Table:
-    """Both models' inferences for each image (INFERENCES), from their neighbours (NEIGHBOURS)."""
+    """Infer a label per image with both models (INFERENCES) from the images' neighbours (NEIGHBOURS)."""
     tables = []
     if inputs:
         tables = [*_inferences_by_cell(pa.concat_tables(inputs), config.k)]
@@ -60,10 +60,10 @@ def inferences(config: Voting, inputs: Inputs) -> pa.Table:
 
 
 def _inferences_by_cell(neighbours: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
-    """The inferences of each epoch, layer and number of neighbours."""
+    """Yield the inferences of each epoch, layer and neighbour count."""
     for epoch in sorted(pc.unique(neighbours["epoch"]).to_pylist()):
         at_epoch = neighbours.filter(pc.field("epoch") == epoch)
-        for layer in pc.unique(at_epoch["layer"]).to_pylist():  # in the requested order
+        for layer in pc.unique(at_epoch["layer"]).to_pylist():  # keeps the requested order
             at_layer = at_epoch.filter(pc.field("layer") == layer)
             for count in k:
                 for name in SETS:
@@ -73,7 +73,7 @@ def _inferences_by_cell(neighbours: pa.Table, k: tuple[int, ...]) -> Iterator[pa
 
 
 def _set_inferences(neighbours: pa.Table, name: str, k: int) -> pa.Table:
-    """Both models' inferences for the images of one set, by id."""
+    """Return both models' inferences for the images of one set, sorted by id."""
     target = neighbours.filter(pc.field("model") == name).sort_by("id")
     reference = neighbours.filter(pc.field("model") == OTHER[name]).sort_by("id")
     common = pc.is_in(target["id"], reference["id"])
@@ -95,7 +95,7 @@ def _set_inferences(neighbours: pa.Table, name: str, k: int) -> pa.Table:
 
 
 def count_votes(neighbours: pa.Table, k: int, classes: int) -> Votes:
-    """The votes of the k nearest neighbours, or of all if there are fewer."""
+    """Count the votes of the k nearest neighbours, or of all if there are fewer."""
     if not neighbours.num_rows:
         return Votes(np.empty(0, np.int64), np.empty(0))
     labels = neighbours["neighbour_labels"].combine_chunks()
@@ -105,7 +105,7 @@ def count_votes(neighbours: pa.Table, k: int, classes: int) -> Votes:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The inferences after one epoch, at one layer, from k neighbours."""
+    """Inferences after one epoch, at one layer, from k neighbours."""
 
     epoch: int
     layer: int
@@ -113,7 +113,7 @@ class Cell:
     table: pa.Table
 
     def way(self, name: str) -> Way:
-        """The inferences for the images of one set, in the order of their ids."""
+        """Return the inferences for the images of one set, sorted by id."""
         rows = self.table.filter(pc.field("set") == name)
         labels = rows["label"].to_numpy().astype(np.int64)
         target, reference = (
@@ -128,7 +128,7 @@ def column(rows: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def cells(table: pa.Table) -> Iterator[Cell]:
-    """The cells of an INFERENCES table, in its order."""
+    """Yield the cells of an INFERENCES table in table order."""
     names = ["epoch", "layer", "k"]
     for cell in table.group_by(names, use_threads=False).aggregate([]).to_pylist():
         epoch, layer, k = (cell[name] for name in names)

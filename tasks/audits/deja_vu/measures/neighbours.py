@@ -1,9 +1,9 @@
 """The crop of each attacked image, and the public images with the nearest embeddings.
 
-A crop is the rectangle without the image's object; an image whose rectangle is too small has no crop. Neighbours are
-computed for each model and each set. Embeddings use the evaluation transform and are not normalised; neighbours are
-exact, by Euclidean distance, the first by id among equally near ones. Meehan et al. 2023, section 3 and appendices
-A.2.1 and A.2.3; the corner crop, appendix A.8.
+A crop is a rectangle of the image that does not contain the object. An image whose rectangle is too small has no crop.
+Neighbours are computed for each model and each set. Embeddings use the evaluation transform and are not normalised.
+Neighbours are exact by Euclidean distance, with ties broken by id. Meehan et al. 2023, section 3 and appendices A.2.1
+and A.2.3; the corner crop, appendix A.8.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from tasks.self_supervised.networks import Embed
 
 
-# One row for each image of both sets with boxes, or for each image with a corner crop; sorted by set and id.
+# One row per image of both sets that has boxes, or per image with a corner crop, sorted by set and id.
 CROPS = pa.schema(
     [
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("left", pa.int32()),  # of the crop, in pixels; null without a crop
+        ("left", pa.int32()),  # crop edge in pixels; null without a crop
         ("top", pa.int32()),
         ("right", pa.int32()),  # exclusive, like bottom
         ("bottom", pa.int32()),
@@ -54,7 +54,7 @@ SIDES = ("left", "top", "right", "bottom")
 
 @task(version=1, name="deja_vu.crops")
 def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops depend on no table
-    """The crops of both sets (CROPS)."""
+    """Compute the crops of both sets (CROPS)."""
     pictures = load_with_boxes(config.data, config.correlation)
     attacked_crops = crops_of(config, pictures)
     windows = {
@@ -76,37 +76,38 @@ def _plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - 
     return Job(crops, trainings.attack)
 
 
-def _crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
-    """The share of images without a crop."""
+def _crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the row is the same for all runs
+    """Yield the share of images without a crop."""
     table = tables.one(CROPS)
     if table is not None and table.num_rows:
         left_out = pc.sum(pc.is_null(table["left"])).as_py()
         yield row("left out", {}, proportion(left_out, table.num_rows), "image")
 
 
-# One row for each epoch, layer and image of both sets.
+# One row per epoch, layer and image of both sets.
 NEIGHBOURS = pa.schema(
     [
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("model", pa.string()),
-        ("set", pa.string()),  # of the image
+        ("set", pa.string()),  # set of the image
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("neighbours", pa.list_(pa.int32())),  # rows of the data, nearest first
+        ("neighbours", pa.list_(pa.int32())),  # data set rows, nearest first
         ("neighbour_labels", pa.list_(pa.int32())),
-        # Of the whole model, equal in all rows of a layer (`tasks.audits.deja_vu.embedding_facts`):
-        ("tied", pa.float64()),  # share of pairs of crops, or of public images, with equal embeddings
-        ("public_asked", pa.int64()),  # public images with a vote; null without any
+        # These columns describe the whole model and repeat in all rows of a layer
+        # (`tasks.audits.deja_vu.embedding_facts`).
+        ("tied", pa.float64()),  # share of equal pairs among crops, or among public images
+        ("public_asked", pa.int64()),  # classified public images; null if there are none
         ("public_right", pa.int64()),
-        ("public_commonest", pa.float64()),  # share of the most frequent label
+        ("public_commonest", pa.float64()),  # frequency of the most common label
     ]
 )
 
 
 @dataclass(frozen=True)
 class AttackOf:
-    """An attack on the snapshots of one training; `before` are the epochs before the first of them."""
+    """Attack on the snapshots of one training. `before` is the number of epochs before the first of them."""
 
     attack: Attack
     pretraining: Pretraining
@@ -118,7 +119,7 @@ class AttackOf:
 
 @task(version=2, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
-    """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot (SNAPSHOTS)."""
+    """Find the neighbours of the crops of both sets (NEIGHBOURS) for each snapshot (SNAPSHOTS)."""
     from tasks.self_supervised.networks import encoder
     from tasks.self_supervised.snapshots import epochs, weights_of
     from tasks.worker import hardware
@@ -141,7 +142,7 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
 def _find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
-    """The neighbours of all crops by the embeddings of `embed`, layer by layer."""
+    """Find the neighbours of all crops with the embeddings of `embed`, layer by layer."""
     from tasks.numerics.nearest_neighbours import nearest
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -160,7 +161,7 @@ def _find_neighbours(
 def table(
     layer: int, crops: Crops, rows: NDArray[np.integer], pictures: BoxedPictures, about: Mapping[str, Any]
 ) -> pa.Table:
-    """NEIGHBOURS of one layer; `rows` (crops, k) are rows of public images."""
+    """Build the NEIGHBOURS table of one layer. `rows` (crops, k) are rows of public images."""
     n, k = rows.shape
     ends = pa.array(np.arange(0, n * k + 1, k, dtype=np.int32))
     return make_table(
@@ -177,9 +178,9 @@ def table(
 
 @dataclass(frozen=True)
 class AttackOfGiven:
-    """An attack on a third-party encoder: its file, or the table of its embeddings.
+    """Attack on a third-party encoder, given by its file or by a table of its embeddings.
 
-    `epoch` and `layer` are the labels of its rows, for comparison with encoders that are trained here.
+    `epoch` and `layer` label the output rows, so that they can be compared with encoders trained here.
     """
 
     attack: Attack
@@ -195,7 +196,7 @@ class AttackOfGiven:
 
 @task(version=2, name="deja_vu.given_neighbours", gpus=1.0)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """The neighbours of the crops of both sets (NEIGHBOURS) by a third-party encoder."""
+    """Find the neighbours of the crops of both sets (NEIGHBOURS) with a third-party encoder."""
     from tasks.numerics.nearest_neighbours import nearest
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
@@ -211,11 +212,11 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
     return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model, **facts})
 
 
-Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public images
+Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings of the crops and of the public images
 
 
 def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """The embeddings computed with the encoder's file."""
+    """Compute the embeddings with the encoder file."""
     from tasks.external.encoders import load_encoder
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -231,7 +232,7 @@ def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictur
 
 
 def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """The embeddings in the table returned by the encoder's owner."""
+    """Read the embeddings from the table that the encoder's owner returned."""
     from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
@@ -241,7 +242,7 @@ def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
 
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
-    """The jobs that attack the given models, then the snapshots in their order."""
+    """Plan the attacks on the given models, then those on the snapshots in their order."""
     jobs: list[Job] = []
     layers = config.asked_layers
     if isinstance(config.encoders, Given):
@@ -255,7 +256,7 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def given_jobs(config: DejaVu, external: Given, cropping: Attack) -> Iterator[Job]:
-    """The jobs that attack the given encoder as model A, and the given reference as model B."""
+    """Yield the jobs that attack the given encoder as model A and the given reference as model B."""
     target, reference = MODELS
     match external.encoder:
         case EncoderFile(model=model, interface=interface):
@@ -280,7 +281,7 @@ def _attack_table(config: DejaVu, cropping: Attack, name: str, embeddings: File,
 
 
 def last(attacks: Sequence[Job], model: str) -> Job:
-    """The job that attacks the last snapshots of the model."""
+    """Return the job that attacks the last snapshots of the model."""
     return [job for job in attacks if job.config.model == model][-1]
 
 

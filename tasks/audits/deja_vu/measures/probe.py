@@ -1,8 +1,8 @@
-"""Accuracy of a linear classifier on embeddings, of the encoder's training images and of other images.
+"""Accuracy of a linear classifier on embeddings of the encoder's training images and of other images.
 
-The gap between the two is a common indicator of memorisation, reported for comparison with the deja vu score; the paper
-finds that it indicates little. Meehan et al. 2023, section 4.1, "Comparison with the linear probe train-test gap", and
-Figure 4.
+The gap between the two is a common indicator of memorisation. It is reported for comparison with the deja vu score; the
+paper finds that it indicates little. Meehan et al. 2023, section 4.1, "Comparison with the linear probe train-test
+gap", and Figure 4.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tasks.numerics.statistics import proportion
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 
-# One row for each model, epoch, layer and split.
+# One row per model, epoch, layer and split.
 PROBE = pa.schema(
     [
         ("model", pa.string()),
         ("epoch", pa.int64()),
         ("layer", pa.int64()),  # 0: the backbone
-        ("split", pa.string()),  # train: the model's own images; validation
+        ("split", pa.string()),  # train (the model's own images) or validation
         ("correct", pa.int64()),
         ("n", pa.int64()),
     ]
@@ -42,7 +42,7 @@ PROBE = pa.schema(
 
 @dataclass(frozen=True)
 class Probed:
-    """The model of each table, and the epochs before its first one."""
+    """Model of each input table, and the number of epochs before the table's first epoch."""
 
     models: tuple[str, ...]
     before: tuple[int, ...]
@@ -50,7 +50,7 @@ class Probed:
 
 @task(version=1, name="deja_vu.probe")
 def probe(config: Probed, inputs: Inputs) -> pa.Table:
-    """The accuracy of probes on each model's snapshots (PROBE)."""
+    """Collect the probe accuracies of each model's snapshots (PROBE)."""
     tables = []
     for model, before, accuracies in zip(config.models, config.before, inputs, strict=True):
         columns = {name: accuracies[name] for name in PROBE.names if name != "model"}
@@ -85,7 +85,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Accuracies of both models together after the last epoch, the decisive layer first."""
+    """Yield accuracies pooled over both models after the last epoch, the decisive layer first."""
     table = tables.one(PROBE)
     if table is None:
         return
@@ -100,16 +100,17 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def accuracy(of_split: pa.Table) -> Estimate:
-    """The accuracy of both models, and Wilson's interval."""
+    """Estimate the pooled accuracy of both models, with Wilson's interval."""
     correct, n = count_correct(of_split)
     interval = proportion(round(correct), n)
     return Estimate(correct / n, interval.low, interval.high, n)
 
 
 def count_correct(of_split: pa.Table) -> tuple[float, int]:
-    """The number of correctly named images of one split, and the number of all images, over all models.
+    """Return the number of correctly classified images in one split and its size, pooled over models.
 
-    Each model has its own training images. Validation images are shared and count once, with the mean over models.
+    Each model has its own training images. Validation images are shared, so they count once, and their correct count is
+    the mean over models.
     """
     models = 1
     if of_split["split"][0].as_py() == "validation":
@@ -118,7 +119,7 @@ def count_correct(of_split: pa.Table) -> tuple[float, int]:
 
 
 def paper(setting: dict[str, Any], about: About) -> float | None:
-    """The paper's accuracy on ImageNet's validation images; None if it reports none."""
+    """Return the paper's accuracy on ImageNet's validation images. None if the paper reports none."""
     if not about.cell or setting["split"] != "validation" or setting["layer"] not in (0, about.layer):
         return None
     if setting["layer"] == 0:

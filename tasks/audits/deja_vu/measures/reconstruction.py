@@ -1,18 +1,19 @@
-"""The share of reconstructions from neighbours of a background that show the removed object.
+"""The share of reconstructions, drawn from a background's neighbours, that show the removed object.
 
-A reconstruction is drawn by a diffusion model of public images that is conditioned on the model's backbone embedding,
-from the mean embedding of the public images nearest to the crop. Both models' reconstructions of an image start from
-the same noise. Meehan et al. 2023, section 5 and appendix A.2.4.
+A diffusion model is trained on public images, conditioned on the audited model's backbone embedding. It draws a
+reconstruction from the mean embedding of the public images nearest to the crop. Both models' reconstructions of an
+image start from the same noise. Meehan et al. 2023, section 5 and appendix A.2.4.
 
     score = share of the target's reconstructions that show the true object - share of the reference's
 
-over the images of both sets, paired by image. It is 0 without memorisation. A classifier trained only on public images
-and their labels names the object in a reconstruction, independently of both models; its accuracy on the original images
-is reported, since it bounds what can be detected. The images are drawn at random.
+The score is computed over the images of both sets, paired by image, and is 0 without memorisation. A classifier trained
+only on public images and their labels names the object in a reconstruction, independently of both models. Its accuracy
+on the original images is also reported, since it bounds what can be detected. The images are drawn at random.
 
-The interval is Newcombe's for paired shares; p is McNemar's exact one-sided p-value. A model that draws better
-regardless of its training is the target for one set and the reference for the other, which cancels in the score. The
-classifier, the random choice and the count are ours: the paper shows reconstructions of chosen images.
+The interval is Newcombe's for paired proportions; p is McNemar's exact one-sided p-value. If one model draws better
+regardless of its training data, this advantage cancels, because each model is the target for one set and the reference
+for the other. The classifier, the random choice of images and the count are ours: the paper shows reconstructions of
+chosen images.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ from tasks.numerics.statistics import mcnemar_greater, paired_difference, propor
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 from tasks.training.chains import chain
 
-# One row for each model and image that is drawn; sorted by set and id.
+# One row per model and reconstructed image, sorted by set and id.
 DRAWN = pa.schema(
     [
         ("model", pa.string()),
-        ("set", pa.string()),  # of the image
+        ("set", pa.string()),  # set of the image
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("drawn_label", pa.int32()),  # named by the classifier in the reconstruction
-        ("image_label", pa.int32()),  # named by the classifier in the original image
-        ("side", pa.int32()),  # of the reconstruction, in pixels
-        ("drawing", pa.large_binary()),  # uint8 (side, side, 3)
+        ("drawn_label", pa.int32()),  # the classifier's label for the reconstruction
+        ("image_label", pa.int32()),  # the classifier's label for the original image
+        ("side", pa.int32()),  # side of the reconstruction, in pixels
+        ("drawing", pa.large_binary()),  # pixels, uint8 (side, side, 3)
     ]
 )
 
 
 @dataclass(frozen=True)
 class DrawnBy:
-    """Reconstructions by the diffusion model of the embeddings of `model`, from neighbours at `layer`.
+    """Reconstructions of images from the embeddings of `model`, with neighbours found at `layer`.
 
-    `pictures` images of each set (0: all) are reconstructed from `neighbours` neighbours in `steps` steps. `seed`
-    determines images and noise, equally for both models.
+    `pictures` images per set (0: all) are reconstructed from `neighbours` neighbours in `steps` sampling steps. `seed`
+    determines images and noise, which are the same for both models.
     """
 
     diffusion: EmbeddingDiffusion
@@ -78,7 +79,7 @@ class DrawnBy:
 
 @task(version=1, name="deja_vu.draw", gpus=1.0)
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
-    """The reconstructions (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
+    """Draw the reconstructions (DRAWN) from the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and PIXEL_CLASSIFIER."""
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.diffusion.embedding_diffusion import drawn_from_neighbours
     from tasks.diffusion.pixel_classifier import classify
@@ -114,7 +115,7 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
 
 
 def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
-    """The rows of NEIGHBOURS that are reconstructed, after the last epoch, drawn from each set's sorted ids."""
+    """Choose the NEIGHBOURS rows to reconstruct: last epoch, sampled at random from the sorted ids of each set."""
     last = pc.max(near["epoch"])
     decisive = near.filter((pc.field("layer") == config.layer) & (pc.field("epoch") == last))
     parts = []
@@ -126,7 +127,7 @@ def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
 
 
 def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
-    """The reconstructions by each model, if they are requested and models are trained here."""
+    """Plan the reconstructions by each model. Empty if none are requested or no models are trained here."""
     if config.reconstruction is None:
         return ()
     attacks = neighbours.plan(config, trainings)
@@ -157,14 +158,14 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
 
 NAMES = ("target", "reference", "score", "image")
 
-# One row for each way.
+# One row per direction.
 RECONSTRUCTION = pa.schema(
     [
         ("way", pa.string()),  # the reconstructed set; both: all images
-        # The shares of reconstructions that show the true object, by model, their difference, and the classifier's
-        # accuracy on the original images.
+        # The share of reconstructions that show the true object for each model, the difference of the two, and the
+        # classifier's accuracy on the original images.
         *interval_fields(*NAMES),
-        ("p_value", pa.float64()),  # of no difference, one-sided
+        ("p_value", pa.float64()),  # one-sided, for no difference
         ("images", pa.int64()),
     ]
 )
@@ -172,7 +173,7 @@ RECONSTRUCTION = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Masks of correctly named objects: target's and reference's reconstructions, original images; (n,) each."""
+    """Masks (n,) of correctly named objects in both models' reconstructions and in the original images."""
 
     target: NDArray[np.bool_]
     reference: NDArray[np.bool_]
@@ -181,7 +182,7 @@ class Shown:
 
 @task(version=2, name="deja_vu.reconstruction", gathers=True)
 def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The shares of correct reconstructions (RECONSTRUCTION), from both models' reconstructions (DRAWN)."""
+    """Compute the shares of correct reconstructions (RECONSTRUCTION) from both models' reconstructions (DRAWN)."""
     drawings = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
     ways = {name: _shown_pictures(drawings, name) for name in SETS}
     all_pictures = Shown(
@@ -195,7 +196,7 @@ def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _shown_pictures(drawings: pa.Table, name: str) -> Shown:
-    """The masks of the images of one set that both models reconstructed, by id."""
+    """Return the masks for the images of one set that both models reconstructed, sorted by id."""
     of_set = drawings.filter(pc.field("set") == name)
     target = of_set.filter(pc.field("model") == name).sort_by("id")
     reference = of_set.filter(pc.field("model") == OTHER[name]).sort_by("id")
@@ -209,7 +210,7 @@ def right(rows: pa.Table, name: str) -> NDArray[np.bool_]:
 
 
 def score_pictures(way: Shown) -> dict[str, Any]:
-    """The shares, their difference and its p-value, for at least one image."""
+    """Compute the shares, their difference and its p-value. Requires at least one image."""
     n = len(way.target)
     target = way.target.tolist()
     reference = way.reference.tolist()
@@ -231,7 +232,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The score of both directions, and its shares."""
+    """Yield the score over both directions and the shares it is computed from."""
     table = tables.one(RECONSTRUCTION)
     for score_row in [] if table is None else table.to_pylist():
         if score_row["way"] != BOTH:

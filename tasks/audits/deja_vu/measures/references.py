@@ -1,16 +1,16 @@
-"""The gain of a given encoder on its training images, compared with references that saw none of them.
+"""The accuracy gain of a given encoder on its training images, compared with references that saw none of them.
 
-gain = acc of a model on A - acc of the same model on B, on its own most confident images of each
+    gain = acc of a model on A - acc of the same model on B, on its own most confident images of each
 
-No reference was trained on A or B, so its gain is 0 except for chance, unless A and B differ. If the given encoder
-memorises no image, its gain is similar.
+No reference was trained on A or B, so its gain is 0 up to chance unless A and B differ. If the given encoder memorises
+no image, its gain is similar to theirs.
 
-rank p = (1 + number of references whose gain is at least the encoder's) / (1 + number of references)
+    rank p = (1 + number of references whose gain is at least the encoder's) / (1 + number of references)
 
-It accounts for the variation between trainings, if the given encoder was trained like the references; with few
-references it cannot be small, and is 0.05 at best with 19. A randomisation test (`tasks.audits.deja_vu.randomisation`)
-tests each model's gain against 0: if the gain of the first reference is not 0, A and B were not drawn in the same way.
-All of this is ours.
+This p-value accounts for the variation between trainings, provided that the given encoder was trained like the
+references. With few references it cannot be small: with 19 it is 0.05 at best. A randomisation test
+(`tasks.audits.deja_vu.randomisation`) tests each model's gain against 0. If the gain of the first reference is not 0, A
+and B were not drawn in the same way. All of this is ours.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ GAIN = "accuracy gain"
 RANK = "rank among references"
 TARGET = "target"
 
-# One row for each model, the given encoder's first.
+# One row per model, the given encoder first.
 REFERENCES = pa.schema(
     [
-        ("model", pa.string()),  # target; reference, reference 2, ...
+        ("model", pa.string()),  # target, reference, reference 2, ...
         ("percent", pa.int32()),
         ("accuracy_a", pa.float64()),
         ("accuracy_b", pa.float64()),
         ("gain", pa.float64()),
-        ("p_value", pa.float64()),  # two-sided, of a gain of 0
+        ("p_value", pa.float64()),  # two-sided, for a gain of 0
         ("images", pa.int64()),
     ]
 )
@@ -55,7 +55,7 @@ REFERENCES = pa.schema(
 
 @dataclass(frozen=True)
 class Comparing:
-    """The decisive percentage and number of neighbours, the number of permutations, and their seed."""
+    """Decisive percentage and neighbour count, the number of permutations, and their seed."""
 
     confident: int
     k: int
@@ -65,14 +65,14 @@ class Comparing:
 
 @task(version=2, name="deja_vu.references", gathers=True)
 def references(config: Comparing, inputs: Inputs) -> pa.Table:
-    """The gain of every model (REFERENCES), from its neighbours (NEIGHBOURS)."""
+    """Compute the gain of every model (REFERENCES) from its neighbours (NEIGHBOURS)."""
     return pa.Table.from_pylist([gain(table, config) for table in inputs if table.num_rows], REFERENCES)
 
 
 def gain(neighbours: pa.Table, config: Comparing) -> dict[str, Any]:
-    """The row of one model, after its last epoch."""
+    """Compute the row of one model after its last epoch."""
     neighbours = neighbours.filter(pc.field("epoch") == pc.max(neighbours["epoch"]))
-    neighbours = neighbours.sort_by("id")  # the order of ties must not depend on the sets
+    neighbours = neighbours.sort_by("id")  # the tie order must not depend on the sets
     labels = neighbours["label"].to_numpy().astype(np.int64)
     classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(neighbours["neighbour_labels"])).as_py()))
     votes = count_votes(neighbours, config.k, classes)
@@ -97,7 +97,7 @@ def _select_inferences(inferences: Inferences, mask: Any) -> Inferences:
 
 
 def name_of(model: str) -> str:
-    """The name of a model: A (the given encoder) is the target; B, B 2, ... are reference, reference 2, ..."""
+    """Return the table name of a model: A (the given encoder) is target; B, B 2, ... are reference, reference 2, ..."""
     if model == MODELS[0]:
         return TARGET
     return model.replace(MODELS[1], "reference", 1)
@@ -111,8 +111,8 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     return Job(references, comparing, neighbours.plan(config, trainings))
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
-    """The target's rank if there are at least two references, then every model's gain."""
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the rows are the same for all runs
+    """Yield the target's rank if there are at least two references, then every model's gain."""
     models = [model for model in tables.rows(REFERENCES) if model["gain"] is not None]
     reference_gains = [model["gain"] for model in models if model["model"] != TARGET]
     target = next((model for model in models if model["model"] == TARGET), None)
@@ -127,7 +127,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one t
 
 
 def rank_p(target: float, reference_gains: list[float]) -> float:
-    """The probability of at least this rank if the target is exchangeable with the others."""
+    """Return the probability of at least this rank if the target is exchangeable with the references."""
     return (1 + sum(gain >= target - ROUNDING for gain in reference_gains)) / (1 + len(reference_gains))
 
 

@@ -1,13 +1,13 @@
 """Example images: the most memorised, the most correlated, and the most confident.
 
-most memorised: correct only by the target, by the largest difference of the two models' confidences;
-most correlated: correct by both models, by the largest minimum of the two confidences;
-most confident: by the target's confidence, correct or not; four times the number of the others, of all images and of
-each class (Figures 7 and 12 show images among the first 40 of a class).
+- Most memorised: only the target is correct. Ranked by the difference of the two models' confidences.
+- Most correlated: both models are correct. Ranked by the smaller of the two confidences.
+- Most confident: correct or not. Ranked by the target's confidence, over all images and within each class. Four times
+  as many images as for the other kinds (Figures 7 and 12 show images among the first 40 of a class).
 
-Images are selected after the last epoch by the votes at the decisive layer, and reported at every evaluated layer, with
-the votes at this layer and the public images nearest to the crop by each model: Figure 20 shows the neighbours by the
-backbone of images that Figure 6 selected by the projector. Meehan et al. 2023, section 5 and appendices A.1 and A.7.
+Images are selected after the last epoch by the votes at the decisive layer. They are reported at every evaluated layer,
+with the votes at that layer and the public images nearest to the crop under each model: Figure 20 shows the backbone's
+neighbours of images that Figure 6 selected by the projector. Meehan et al. 2023, section 5 and appendices A.1 and A.7.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from tasks.datasets.dataset import Dataset
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
 
-CONFIDENT = 4  # factor of the number of most confident images: the paper shows 40, and 10 of the others
+CONFIDENT = 4  # times as many most confident images: the paper shows 40, and 10 of each other kind
 
-# One row for each kind, scope, rank and layer, the decisive layer first.
+# One row per kind, scope, rank and layer, the decisive layer first.
 RETRIEVAL = pa.schema(
     [
         ("kind", pa.string()),  # memorised, correlated or confident
-        ("scope", pa.string()),  # all images, or the class of the same label
-        ("rank", pa.int32()),  # from 1, by the decisive layer
-        ("layer", pa.int32()),  # layer of votes, confidences and neighbours
+        ("scope", pa.string()),  # all images, or only those with the same label
+        ("rank", pa.int32()),  # counted from 1, at the decisive layer
+        ("layer", pa.int32()),  # the votes, confidences and neighbours are from this layer
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("class", pa.string()),  # name of the label
-        ("target_class", pa.string()),  # vote of the neighbours
+        ("class", pa.string()),  # class name of the label
+        ("target_class", pa.string()),  # class that the neighbours vote for
         ("reference_class", pa.string()),
         ("target_confidence", pa.float64()),
         ("reference_confidence", pa.float64()),
@@ -62,10 +62,10 @@ RETRIEVAL = pa.schema(
 
 @dataclass(frozen=True)
 class Retrieving:
-    """The data, the number of examples of each kind, and the inferences.
+    """Data, number of examples per kind, and which inferences to use.
 
-    The first of `layers` selects the images, which come from `sets`: only from A for a given encoder, which was not
-    trained on B.
+    The first of `layers` selects the images. They come from `sets`, which is only A for a given encoder, since that
+    encoder was not trained on B.
     """
 
     data: Dataset
@@ -78,7 +78,7 @@ class Retrieving:
 
 @task(version=2, name="deja_vu.retrieval")
 def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
-    """The example images (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
+    """Select the example images (RETRIEVAL) from INFERENCES and both models' last NEIGHBOURS."""
     inference_table, *near = inputs
     last = _last_cells(inference_table, config)
     if not last or not config.shown:
@@ -90,7 +90,7 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
 
 
 def _last_cells(inference_table: pa.Table, config: Retrieving) -> list[Cell]:
-    """The inferences of the images of `sets` after the last epoch, in the order of `layers`."""
+    """Return the inferences for the images of `sets` after the last epoch, in the order of `layers`."""
     requested_cells = []
     for cell in cells(inference_table):
         if cell.k == config.k and cell.layer in config.layers:
@@ -105,7 +105,7 @@ def _last_cells(inference_table: pa.Table, config: Retrieving) -> list[Cell]:
 
 
 def _rank_pictures(cell: Cell, example_count: int) -> Iterator[Row]:
-    """The images of each kind in order: the first of all images, then the first of each class."""
+    """Yield the ranked images of each kind: the top of all images, then the top of each class."""
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
     label = table["label"].to_numpy()
@@ -133,7 +133,7 @@ def _rank_pictures(cell: Cell, example_count: int) -> Iterator[Row]:
 def _layer_rows(
     cell: Cell, examples: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, neighbour_count: int
 ) -> list[Row]:
-    """The rows of RETRIEVAL for the selected images at the cell's layer."""
+    """Return the RETRIEVAL rows of the selected images at the cell's layer."""
     ids = pa.array(sorted({row["id"] for row in examples}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
     rows = nearest(near, cell, ids, neighbour_count)
@@ -146,7 +146,7 @@ def _layer_rows(
 def nearest(
     tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, neighbour_count: int
 ) -> dict[tuple[str, str], list[int]]:
-    """The rows of the public images nearest to these images' crops, by (model, id), after the cell's epoch."""
+    """Return the public images nearest to these images' crops after the cell's epoch, keyed by (model, id)."""
     is_in_cell = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
     matching_rows = pa.concat_tables(tables).filter(is_in_cell & pc.field("id").isin(ids))
     columns = (matching_rows[name].to_pylist() for name in ("model", "id", "neighbours"))

@@ -1,26 +1,27 @@
-"""The deja vu score: how much better a model that was trained on an image infers its object from its background.
+"""The deja vu score: how much better a model infers an image's object from its background after training on it.
 
-acc(p) = share of right labels among the p percent of images that a model is most confident of
-deja vu score(p) = acc of the target model - acc of the reference model, mean of both directions
+    acc(p) = share of right labels among the p percent of images that a model is most confident of
+    deja vu score(p) = acc of the target model - acc of the reference model, mean of both directions
 
-It is 0 without memorisation: objects that backgrounds reveal (correlation) are named by both models. The published
-score is the value at p = 20; the table has the whole curve. Meehan et al. 2023, section 4.1.
+The score is 0 without memorisation, because both models name the objects that backgrounds reveal (correlation). The
+published score is the value at p = 20; the table contains the whole curve. Meehan et al. 2023, section 4.1.
 
-A given encoder and its reference were not trained in the same way, so one may infer more from any background than the
-other. Its lead on images that neither was trained on is subtracted:
+A given encoder and its reference were not trained identically, so one may infer more than the other from any
+background. The encoder's lead on images that neither was trained on is therefore subtracted:
 
-corrected score(p) = (acc of the target on A - acc of the reference on A)
-                   - (acc of the target on B - acc of the reference on B)
+    corrected score(p) = (acc of the target on A - acc of the reference on A)
+                       - (acc of the target on B - acc of the reference on B)
 
-which is twice the mean of both directions, so its p-value is the same. This score is ours.
+This is twice the mean of both directions, so its p-value is the same. The corrected score is ours.
 
-Intervals are percentile bootstraps over images, with both models on the same resample and each direction separately,
-and at least as wide as `tasks.audits.deja_vu.accuracy.limits`; p is computed by `tasks.audits.deja_vu.randomisation`.
-Both are ours.
+Intervals are percentile bootstraps over images. Both models use the same resample, and each direction is resampled
+separately. Intervals are at least as wide as `tasks.audits.deja_vu.accuracy.limits`. p is computed by
+`tasks.audits.deja_vu.randomisation`. Both are ours.
 
-A second table has the shares of four kinds of evaluated images of both sets (section 4.2): memorised, named correctly
-only by the target; misrepresented, only by the reference, which happens by chance; correlated, by both; unassociated,
-by neither. McNemar's exact test compares memorised and misrepresented images; the paper compares the two shares by eye.
+A second table divides the evaluated images of both sets into four categories (section 4.2). Memorised images are named
+correctly only by the target; misrepresented images only by the reference, which happens by chance; correlated images by
+both; unassociated images by neither. McNemar's exact test compares the memorised and misrepresented images; the paper
+compares the two shares by eye.
 """
 
 from __future__ import annotations
@@ -52,23 +53,23 @@ CORRECTED = "corrected"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
 TARGET = 0
 REFERENCE = 1
-DIGITS = 12  # of shares and their differences
+DIGITS = 12  # decimals of shares and their differences
 SCORE = "deja vu score"
 CORRECTED_SCORE = "deja vu score, corrected"
-TOLD = (1, 100)  # percentages in the summary in addition to the decisive one
+TOLD = (1, 100)  # percentages reported in the summary in addition to the decisive one
 
-# One row for each epoch, layer, number of neighbours, way and percentage.
+# One row per epoch, layer, neighbour count, direction and percentage.
 SCORES = pa.schema(
     [
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("k", pa.int32()),
-        # The evaluated set, or both: the mean of the two. A given encoder is the target on both sets: corrected is A
-        # minus B, also for the accuracies.
+        # The evaluated set, or `both` for the mean of the two. A given encoder is the target on both sets, and
+        # `corrected` is A minus B, for the accuracies too.
         ("way", pa.string()),
         ("percent", pa.int32()),
         *interval_fields(*NAMES),
-        ("p_value", pa.float64()),  # of the decisive score; null elsewhere
+        ("p_value", pa.float64()),  # only for the decisive score, null elsewhere
         ("images", pa.int64()),
     ]
 )
@@ -76,9 +77,9 @@ SCORES = pa.schema(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The decisive percentage, the numbers of resamples and permutations, and their seed.
+    """Decisive percentage, the numbers of resamples and permutations, and their seed.
 
-    `given`: the model of A is a third-party encoder, which was not trained on B.
+    `given` is true if the model of A is a third-party encoder, which was not trained on B.
     """
 
     confident: int
@@ -90,13 +91,13 @@ class Scoring:
 
 @task(version=2, name="deja_vu.scores", gathers=True)
 def scores(config: Scoring, inputs: Inputs) -> pa.Table:
-    """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and direction."""
+    """Compute the deja vu score curve (SCORES) by epoch, layer, neighbour count and direction."""
     rows = [score_row for table in inputs for cell in cells(table) for score_row in cell_rows(cell, config)]
     return pa.Table.from_pylist(rows, SCORES)
 
 
 def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, layer and number of neighbours, the decisive score first."""
+    """Yield the rows of one epoch, layer and neighbour count, the decisive score first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
     if config.given:
@@ -120,14 +121,14 @@ def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
 
 
 def _swap_roles(way: Way) -> Way:
-    """The direction with target and reference exchanged."""
+    """Exchange target and reference."""
     return Way(way.labels, way.reference, way.target, way.ids)
 
 
 def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
-    """Target's accuracy, reference's and their difference at each percentage, (3, 1 + resamples, percentages).
+    """Compute target accuracy, reference accuracy and difference per percentage, (3, 1 + resamples, percentages).
 
-    The first of the second axis is the sample itself, the others are resamples of it.
+    Index 0 of the second axis is the sample itself; the others are bootstrap resamples.
     """
     sample = np.stack([accuracy(way.target), accuracy(way.reference)])[None]
     rng = seeds.generator(config.seed, "resamples", name)
@@ -138,9 +139,9 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
 def _combine_curves(
     curves: Sequence[NDArray[np.float64]], ways: Sequence[Way], weights: Sequence[float]
 ) -> Iterator[dict[str, float | None]]:
-    """The columns of the weighted estimates and their intervals at each percentage.
+    """Yield, per percentage, the columns of the weighted estimates and their intervals.
 
-    An interval is the union of the bootstrap's and Wilson's.
+    Each interval is the union of the bootstrap interval and Wilson's.
     """
     terms = [term for term in zip(curves, ways, weights, strict=True) if term[2]]
     weighted = np.round(sum(weight * curve for curve, _, weight in terms), DIGITS) + 0.0  # avoids -0 for equal shares
@@ -172,7 +173,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The decisive score, the other scores at its percentage, and both models' accuracies."""
+    """Yield the decisive score, the other scores at its percentage, and both models' accuracies."""
     table = tables.one(SCORES)
     if table is None:
         return
@@ -198,7 +199,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def _rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
-    """The corrected scores, the decisive one first, then both models' accuracies on both sets."""
+    """Yield the corrected scores, the decisive one first, then both models' accuracies on both sets."""
     at_score = [score_row for score_row in table.to_pylist() if score_row["percent"] == about.confident]
     at_score.sort(key=lambda score_row: not _is_decisive(score_row, about))
     for score_row in at_score:
@@ -214,23 +215,23 @@ def _rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
 
 
 def _is_decisive(score_row: Row, about: About) -> bool:
-    """Whether the row has the decisive epoch, layer and number of neighbours."""
+    """Return whether the row has the decisive epoch, layer and neighbour count."""
     return bool((score_row["epoch"], score_row["layer"], score_row["k"]) == (about.epoch, about.layer, about.k))
 
 
 def setting(score_row: Row, **more: Any) -> dict[str, Any]:
-    """The setting of a row's estimate."""
+    """Return the setting of a row's estimate."""
     return {name: score_row[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
 def estimate(score_row: Row, name: str) -> Estimate:
-    """The estimate and its interval in the columns of a row."""
+    """Return the estimate and its interval from the columns of a row."""
     return column_estimate(score_row, name, score_row["images"])
 
 
 KINDS = ("correlated", "memorised", "misrepresented", "unassociated")
 
-# One row for each epoch, layer, number of neighbours and direction.
+# One row per epoch, layer, neighbour count and direction.
 CATEGORIES = pa.schema(
     [
         ("epoch", pa.int64()),
@@ -238,7 +239,7 @@ CATEGORIES = pa.schema(
         ("k", pa.int32()),
         ("way", pa.string()),  # the evaluated set; both: all images
         *interval_fields(*KINDS),
-        ("p_value", pa.float64()),  # of at most as many memorised as misrepresented images
+        ("p_value", pa.float64()),  # null hypothesis: no more memorised than misrepresented images
         ("images", pa.int64()),
     ]
 )
@@ -246,13 +247,13 @@ CATEGORIES = pa.schema(
 
 @task(version=2, name="deja_vu.categories", gathers=True)
 def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The four categories (CATEGORIES) by epoch, layer, number of neighbours and direction."""
+    """Count the four categories (CATEGORIES) by epoch, layer, neighbour count and direction."""
     rows = [category_row for table in inputs for cell in cells(table) for category_row in _category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
 
 
 def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, layer and number of neighbours, both sets together first."""
+    """Yield the rows of one epoch, layer and neighbour count, first for both sets together."""
     counts_by_set = {name: counts(cell.way(name)) for name in SETS}
     for way, category_counts in {
         BOTH: {name: sum(set_counts[name] for set_counts in counts_by_set.values()) for name in KINDS},
@@ -267,7 +268,7 @@ def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
 
 
 def counts(way: Way) -> dict[str, int]:
-    """The number of images of each category."""
+    """Count the images of each category."""
     target = way.target.correct
     reference = way.reference.correct
     masks = (target & reference, target & ~reference, ~target & reference, ~target & ~reference)
@@ -275,7 +276,7 @@ def counts(way: Way) -> dict[str, int]:
 
 
 def shares(category_counts: dict[str, int], n: int) -> dict[str, float | None]:
-    """The columns of the shares and their Wilson intervals."""
+    """Return the columns of the shares and their Wilson intervals."""
     columns: dict[str, float | None] = {}
     for name, count in category_counts.items():
         columns |= interval_columns(name, proportion(count, n))
@@ -283,14 +284,14 @@ def shares(category_counts: dict[str, int], n: int) -> dict[str, float | None]:
 
 
 def _plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    """The job of the categories; none for a given encoder, whose reference differs in more than its images."""
+    """Plan the categories. None for a given encoder, whose reference differs in more than its training images."""
     if isinstance(config.encoders, Given):
         return ()
     return Job(categories, NoSettings(), (inferences.plan(config, trainings),))
 
 
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The shares at the decisive epoch, layer and number of neighbours."""
+    """Yield the shares at the decisive epoch, layer and neighbour count."""
     table = tables.one(CATEGORIES)
     for category_row in [] if table is None else table.to_pylist():
         decisive = (category_row["epoch"], category_row["layer"], category_row["k"]) == (

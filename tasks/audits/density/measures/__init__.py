@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables in the common schema."""
+"""Measures of the audit, and the summary of their tables in the common schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.audits.density.measures import (
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of their rows in the summary; the decisive rows come first.
+# In summary order. The decisive rows come first.
 MEASURES: tuple[Measure, ...] = (
     scores.MEASURE,
     learning.MEASURE,
@@ -34,7 +34,7 @@ MEASURES: tuple[Measure, ...] = (
 
 @task(version=6, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from the existing tables.
+    """Summarise the existing tables as SUMMARY rows.
 
     Intervals are over repetitions or trainings, since the same models score all observations.
     """

@@ -1,21 +1,20 @@
-"""The distribution of the scores over all observations at every recorded epoch, and the generalisation gap.
+"""The score distribution over all observations at every recorded epoch, and the generalisation gap.
 
     g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
                           - log p_i by the model that did not), in nats
 
-The gain is the rise in log p by training on an observation, and its mean the generalisation gap: 0 on average without
-memorisation, for any spread of log p. It averages over all observations, so it neither reveals one that is memorised by
-hundreds of nats nor shows that any is; its p-value tests a gap above the negligible size and does not decide the
-answer. The other rows are statistics of M over observations, as published and with matched counts: mean, median,
-skewness, extremes and quantiles, which show during training when memorisation begins.
+The gain is the rise in an observation's log p from training on it, and its mean is the generalisation gap. Without
+memorisation the gap is 0 on average, for any spread of log p. It averages over all observations, so it neither reveals
+one that is memorised by hundreds of nats nor shows that any is. Its p-value tests for a gap above the negligible size
+and does not decide the answer. The other rows are statistics of M over observations, both as published and with matched
+counts: mean, median, skewness, extremes and quantiles. They show when memorisation begins during training.
 
-After the last epoch each statistic has its null, its mean over redrawn held-out models. For the matched-count score
-only the mean has a null of 0; the median does not, because the distribution of V differs from that of the mean over
-draws.
+After the last epoch each statistic has a null: its mean over redrawn held-out models. For the matched-count score only
+the mean has a null of 0. The median does not, because V has a different distribution from the mean over draws.
 
-Intervals are jackknife intervals over repetitions, for the gain t intervals. In simulations without memorisation, the
-coverage of the 95 % interval is 92 to 100 % for the mean, the median and the quantiles, 77 to 93 % for the skewness and
-64 to 94 % for the extremes. Skewness and extremes therefore have no interval, and neither have quantiles with too few
+Intervals are jackknife intervals over repetitions, or t intervals for the gain. In simulations without memorisation,
+the coverage of the 95 % interval is 92 to 100 % for the mean, the median and the quantiles, 77 to 93 % for the skewness
+and 64 to 94 % for the extremes. Skewness and extremes therefore have no interval, nor do quantiles with too few
 observations beyond them.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.2, figure 4.
@@ -44,9 +43,9 @@ from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds, statistics
 
-REASSIGNMENTS = 20  # draws of held-out models that a null averages over
-RESAMPLED = ("published", "matched")  # scores
-BEYOND = 5  # observations beyond a quantile that its interval requires
+REASSIGNMENTS = 20  # held-out model draws to average a null over
+RESAMPLED = ("published", "matched")  # scores that are resampled
+BEYOND = 5  # a quantile's interval requires this many observations beyond it
 SHARES = (0.05, 0.25, 0.75, 0.95, 0.999)
 METRICS = {"gain": "generalisation gap of log p", "matched": "matched-count M", "published": "M"}  # in the summary
 PEAKS = ("quantile 0.95", "quantile 0.999")  # shown in figure 4b
@@ -54,7 +53,7 @@ PEAKS = ("quantile 0.95", "quantile 0.999")  # shown in figure 4b
 DISTRIBUTION = pa.schema(
     [
         ("epoch", pa.int32()),
-        ("score", pa.string()),  # published, matched, or gain: rise in log p by training
+        ("score", pa.string()),  # published, matched, or gain (the rise in log p from training)
         ("label", pa.int32()),  # null: all observations
         ("statistic", pa.string()),  # mean, median, skewness, lowest, highest, quantile 0.95 ...
         ("estimate", pa.float64()),
@@ -62,26 +61,26 @@ DISTRIBUTION = pa.schema(
         ("high", pa.float64()),
         ("n", pa.int64()),  # repetitions
         ("observations", pa.int64()),
-        ("null", pa.float64()),  # value without memorisation; after the last epoch
-        ("p_value", pa.float64()),  # of a negligible gain: over partitions; for leave-one-out by t
+        ("null", pa.float64()),  # value without memorisation; only after the last epoch
+        ("p_value", pa.float64()),  # null hypothesis: negligible gain; over partitions, or by t for leave-one-out
     ]
 )
 
 
 @dataclass(frozen=True)
 class Distribution(Ranged):
-    """Models and epochs of evaluation; `draws` per matched-count score, from `seed`."""
+    """Models and evaluation epochs. Each matched-count score averages over `draws`, which `seed` determines."""
 
     models: Folds | ReleasedFolds | LeaveOneOut
     epochs: Annotated[tuple[int, ...], Ascending(1, "at least one epoch from 1 on, ascending", required=True)]
     draws: Annotated[int, AtLeast(1)] = 64
     seed: Annotated[int, AtLeast(0)] = 0
-    negligible: Annotated[float, Finite(zero=True)] = 0.0  # of the gain, in nats
+    negligible: Annotated[float, Finite(zero=True)] = 0.0  # gain in nats
 
 
 @task(version=2, name="density.distribution", gathers=True)
 def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
-    """Every statistic of every score (DISTRIBUTION), by epoch, from the trainings' tables, in any order.
+    """Compute every statistic of every score (DISTRIBUTION) by epoch from the training tables, in any order.
 
     Rows by label exist only after the last epoch. Epochs at which no model was evaluated have no rows. Raises
     ValueError if no model was evaluated at any of the epochs.
@@ -116,7 +115,7 @@ class Resampled:
 
     values: Array  # (n,)
     without: Array  # (n, L)
-    null: list[Array] = field(default_factory=list)  # (n,) each
+    null: list[Array] = field(default_factory=list)  # one array (n,) per draw
 
     @classmethod
     def empty(cls, observations: int, repetitions: int, nulls: int) -> Resampled:
@@ -127,7 +126,7 @@ class Resampled:
 def _score_resamples(
     config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
 ) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
-    """Both scores of every observation, the gain, and the repetitions with an evaluated model."""
+    """Compute both scores of every observation, the gain, and the repetitions with an evaluated model."""
     repetitions, folds = config.models.shape
     scores = {score: Resampled.empty(len(config.models.rows), repetitions, nulls) for score in RESAMPLED}
     gain = Gain(repetitions, folds, config.negligible)
@@ -145,7 +144,7 @@ def _score_resamples(
 
 
 def _block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
-    """Each score of a block, with all repetitions and without each."""
+    """Yield each score of a block, with all repetitions and without each."""
     block_terms = terms(block.log_p, block.held_out)
     yield "published", block_terms.score, block_terms.score_without_each
     chance = seeds.generator(config.seed, "matched", epoch, block.number)
@@ -153,7 +152,7 @@ def _block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tu
 
 
 def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> Iterator[tuple[str, Array]]:
-    """Each score of a block with redrawn held-out models."""
+    """Yield each score of a block with redrawn held-out models."""
     chance = seeds.generator(config.seed, "reassigned", epoch, number, block.number)
     held_out = reassign_models(block.log_p, block.held_out, chance)
     yield "published", terms(block.log_p, held_out).score
@@ -163,7 +162,7 @@ def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> 
 def _statistic_rows(
     resampled: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], selection: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each statistic of the chosen observations."""
+    """Yield one row per statistic of the selected observations."""
     values = resampled.values[selection]
     without = [describe(resampled.without[selection, repetition]) for repetition in repetitions]
     nulls = [describe(null[selection]) for null in resampled.null]
@@ -190,7 +189,7 @@ def _statistic_rows(
 
 
 def has_interval(statistic: str, observations: int) -> bool:
-    """Whether the interval of the statistic has its nominal coverage for this number of observations."""
+    """Return whether the interval of the statistic has its nominal coverage with this many observations."""
     if statistic.startswith("quantile"):
         share = float(statistic.removeprefix("quantile"))
         return min(share, 1 - share) * observations >= BEYOND
@@ -198,9 +197,9 @@ def has_interval(statistic: str, observations: int) -> bool:
 
 
 def describe(scores: Array) -> dict[str, float]:
-    """Mean, median, skewness, extremes and quantiles of the scores; NaN if undefined.
+    """Compute mean, median, skewness, extremes and quantiles of the scores. NaN if undefined.
 
-    The skewness is that of the sample, m_3 / m_2^(3/2) of central moments. Undefined scores are excluded from all
+    The skewness is the sample skewness, m_3 / m_2^(3/2) of central moments. Undefined scores are excluded from all
     statistics, infinite ones only from the mean and the skewness.
     """
     values = np.sort(scores[~np.isnan(scores)])
@@ -218,7 +217,7 @@ def describe(scores: Array) -> dict[str, float]:
 
 
 def quantile(ascending: Array, share: float) -> float:
-    """The quantile by linear interpolation; NaN without values."""
+    """Compute the quantile by linear interpolation. NaN without values."""
     if not len(ascending):
         return np.nan
     position = share * (len(ascending) - 1)
@@ -226,7 +225,7 @@ def quantile(ascending: Array, share: float) -> float:
     part = position - before
     low = float(ascending[before])
     high = float(ascending[min(before + 1, len(ascending) - 1)])
-    # inf minus inf is undefined.
+    # Avoids inf minus inf, which is undefined.
     if part == 0.0 or low == high:
         return low
     return low * (1 - part) + high * part
@@ -237,33 +236,34 @@ def columns(estimate: Estimate) -> dict[str, Any]:
 
 
 class Gain:
-    """The gain g_l of every repetition, accumulated over blocks of observations, and their mean.
+    """The gain g_l of every repetition, accumulated over blocks of observations, and the mean gain.
 
-    Without memorisation each g_l is 0 on average, for any spread of log p, because unlike the published score it has no
+    Without memorisation each g_l is 0 on average, for any spread of log p: unlike the published score, it contains no
     log mean exp. Repetitions are independent, so their mean has a t interval.
 
-    A log p of -inf is replaced by the lowest finite log p of the observation's models: this does not depend on which
-    models trained on the observation, and the gain is at least the value that counts. Observations to which all models
-    assign probability 0 have no gain and are excluded from every repetition; `observations` counts the others.
+    A log p of -inf is replaced by the lowest finite log p among the observation's models. This replacement does not
+    depend on which models trained on the observation, and the gain is at least the value computed with it. Observations
+    to which all models assign probability 0 have no gain and are excluded from every repetition; `observations` counts
+    the others.
 
-    The p-values test a gain of at most `negligible` nats, which are subtracted from the models that trained on an
+    The p-values test for a gain of at most `negligible` nats, which are subtracted from the models that trained on an
     observation.
     """
 
     def __init__(self, repetitions: int, folds: int, negligible: float = 0.0) -> None:
         self.observations = 0
         self.negligible = negligible
-        self.models: Mask | None = None  # (L, K), of the first observation
-        self.alike = True  # all observations have these models
-        self.sizes = np.zeros((repetitions, folds))  # observations that each model held out
-        self.gains = np.zeros(repetitions)  # sum over observations
-        # Sums over observations, and of products, of b: log p, after subtraction of `negligible`, minus its mean over
-        # the repetition's models.
+        self.models: Mask | None = None  # (L, K), for the first observation
+        self.alike = True  # whether all observations have these models
+        self.sizes = np.zeros((repetitions, folds))  # number of observations that each model held out
+        self.gains = np.zeros(repetitions)  # summed over observations
+        # Let b be log p, after subtraction of `negligible`, minus its mean over the repetition's models. These are the
+        # sums of b and of products of b over observations.
         self.sums = np.zeros((repetitions, folds))
         self.products = np.zeros((repetitions, folds, folds))
 
     def add(self, log_p: Array, held_out: Indices) -> None:
-        """Add a block's observations."""
+        """Add the observations of a block."""
         possible = np.isfinite(log_p).any(axis=(1, 2))
         log_p = _with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible])
         held_out = held_out[possible]
@@ -286,26 +286,26 @@ class Gain:
 
     @property
     def by_repetition(self) -> Array:
-        """g_l of every repetition; NaN without an observation that has models of both kinds."""
+        """g_l of every repetition. NaN if no observation has models of both kinds."""
         number = self.sizes.sum(axis=1)
         return np.where(number > 0, self.gains / np.maximum(number, 1) + self.negligible, np.nan)
 
     @property
     def estimate(self) -> Estimate:
-        """The mean of the repetitions' gains with its t interval, in nats; n counts repetitions that have one."""
+        """Mean gain over repetitions with a t interval, in nats. n counts the repetitions that have a gain."""
         gains = self.by_repetition
         return statistics.mean(gains[~np.isnan(gains)])
 
     def p_value(self) -> float | None:
-        """P of a gain at least as large, minus `negligible`, under random partitions into folds of the same sizes.
+        """Compute P of a gain at least as large, less `negligible`, under random partitions with the same fold sizes.
 
-        The normal approximation with the exact mean and variance over all partitions: with a(i, k) = log p of
-        observation i by model k, n_k the folds' sizes and d = a less its means over folds and over observations,
+        This is the normal approximation with the exact mean and variance over all partitions. Let a(i, k) be log p of
+        observation i under model k, n_k the fold sizes, and d = a less its means over folds and over observations. Then
 
             Var[sum over i of a(i, fold of i)] = sum over i and k of n_k d(i, k)^2 / (n - 1)
 
-        Hoeffding 1951, "A combinatorial central limit theorem", theorem 2. The repetitions' variances add. None if
-        all partitions give the same gain, or if observations differ in their existing models.
+        Hoeffding 1951, "A combinatorial central limit theorem", theorem 2. The repetitions' variances add. None if all
+        partitions give the same gain, or if observations differ in their existing models.
         """
         usable = self.sizes.sum(axis=1) > 1
         if self.models is None or not self.alike or not usable.any():
@@ -324,16 +324,17 @@ class Gain:
         return float(stats.norm.sf(above / np.sqrt(variance)))
 
     def t_test(self) -> float | None:
-        """The one-sided p-value of a mean gain of at most `negligible`; None with fewer than two repetitions.
+        """Compute the one-sided p-value of a mean gain of at most `negligible`. None with fewer than two repetitions.
 
-        For leave-one-out, whose models of all data are shared by all observations and cannot be redrawn one by one.
+        Used for leave-one-out, where all observations share the models trained on all data, so that these models cannot
+        be redrawn one by one.
         """
         gains = self.by_repetition
         gains = gains[~np.isnan(gains)]
         return statistics.paired_greater(gains, np.full(len(gains), self.negligible)).p_value
 
     def moments(self, repetition: int, scaled: float) -> tuple[float, float]:
-        """The mean and the variance of g_l over all partitions into folds of these sizes."""
+        """Compute the mean and the variance of g_l over all partitions into folds of these sizes."""
         sizes = self.sizes[repetition]
         sums = self.sums[repetition]
         products = self.products[repetition]
@@ -346,13 +347,13 @@ class Gain:
 
 
 def _with_lowest(log_p: Array) -> Array:
-    """Replace -inf by the lowest finite log p of the observation's models."""
+    """Replace -inf by the lowest finite log p among the observation's models."""
     lowest = np.where(np.isfinite(log_p), log_p, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
     return np.where(log_p == -np.inf, lowest, log_p)
 
 
 def scale(models: NDArray[np.int64]) -> Array:
-    """c / (c - 1), which converts a difference from the mean of all c models to one from the mean of the others."""
+    """Return c / (c - 1), which turns a difference from the mean of all c models into one from that of the others."""
     return np.asarray(models / np.maximum(models - 1, 1))
 
 
@@ -365,9 +366,9 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Each statistic of all observations after the last epoch, and the peaks of both scores before (figure 4b).
+    """Yield each statistic of all observations after the last epoch, and the earlier peaks of both scores (figure 4b).
 
-    Statistics by label are only in the table.
+    Statistics by label appear only in the table.
     """
     statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
     last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
@@ -384,9 +385,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def summary_row(statistic: Row, setting: Row, published: float | None = None) -> Row:
-    """A row of DISTRIBUTION in the schema of all audits.
+    """Convert a row of DISTRIBUTION to the schema of all audits.
 
-    Without memorisation the mean matched-count score and the gain are 0; the null of any other statistic comes from
+    Without memorisation the mean matched-count score and the gain are 0. The null of any other statistic comes from
     redrawn held-out models.
     """
     if statistic["score"] != "published" and statistic["statistic"] == "mean":

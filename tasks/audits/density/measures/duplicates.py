@@ -1,14 +1,14 @@
 """The closest pairs of training images: exact or near duplicates, which are memorised because they are repeated.
 
-An image that occurs several times has more weight in training. The score does not measure this kind of memorisation:
-if one copy is held out, the model still learns from the others.
+An image that occurs several times has more weight in training. The score does not measure this kind of memorisation: if
+one copy is held out, the model still learns from the others.
 
 Distances between images are the paper's: Euclidean, in pixel space, after downsampling by 2. Van den Burg & Williams
-2021, "On memorization in probabilistic deep generative models", sections 2 and 4.4 and figure 6. They found their
-duplicates by eye; here every training image is compared with all others.
+2021, "On memorization in probabilistic deep generative models", sections 2 and 4.4 and figure 6. The authors found
+their duplicates by eye; here every training image is compared with all others.
 
-CIFAR-10's 50,000 images take half a minute of one core with AVX-512, and 0.6 GB in addition to the images; the time
-grows with the square of their number.
+CIFAR-10's 50,000 images take half a minute on one core with AVX-512, and 0.6 GB in addition to the images. Time grows
+with the square of the number of images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 
-PART = 1024  # images downsampled at a time
+PART = 1024  # images to downsample at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +42,17 @@ class Closest:
 
 
 def first_images(images: NDArray[Any], count: int) -> NDArray[Any]:
-    """The first `count` training images (0: all). Raises ValueError if there are fewer."""
+    """Return the first `count` training images, or all if `count` is 0. Raises ValueError if there are fewer."""
     if count > len(images):
         raise ValueError(f"examples is {count}; it must be at most {len(images)}, the number of training images")
     return images[: count or len(images)]
 
 
 def halve(images: NDArray[Any]) -> NDArray[np.float32]:
-    """The images (n, h, w, c) at half their size as rows (n, h/2 * w/2 * c): means of 2 x 2 pixels, in [0, 1].
+    """Downsample images (n, h, w, c) by averaging 2 x 2 pixels, to rows (n, h/2 * w/2 * c) in [0, 1].
 
     Pixels are bytes, or float32 in [0, 1]; equal images give equal rows in both formats. The last row or column of an
-    odd height or width is dropped. Raises ValueError for images of fewer than 2 x 2 pixels.
+    odd height or width is dropped. Raises ValueError for images smaller than 2 x 2 pixels.
     """
     count, height, width, channels = images.shape
     if min(height, width) < 2:
@@ -70,7 +70,7 @@ def halve(images: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
-    """The closest of `among` to each row; the first of equally close ones."""
+    """Find the closest of `among` to each row. Ties go to the first."""
     from tasks.numerics.nearest_neighbours import nearest
 
     neighbours = nearest(rows, among, 1)
@@ -78,13 +78,13 @@ def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
 
 
 def closest_other(rows: NDArray[np.float32]) -> Closest:
-    """The closest other row to each row; the first of equally close ones. Raises ValueError for a single row."""
+    """Find the closest other row to each row. Ties go to the first. Raises ValueError for a single row."""
     from tasks.numerics.nearest_neighbours import nearest
 
     if len(rows) < 2:
         raise ValueError("there is one image; to have a closest other there must be at least 2")
     neighbours = nearest(rows, rows, 2)
-    # Of several equal rows the first two are nearest to all, so a row is not always among its own neighbours.
+    # If several rows are equal, all of them find the first two, so a row is not always among its own neighbours.
     column = (neighbours.rows[:, 0] == np.arange(len(rows))).astype(np.intp)
     row_numbers = np.arange(len(rows))
     return Closest(neighbours.distances[row_numbers, column], neighbours.rows[row_numbers, column])
@@ -92,7 +92,7 @@ def closest_other(rows: NDArray[np.float32]) -> Closest:
 
 DUPLICATES = pa.schema(
     [
-        ("rank", pa.int32()),  # from 1, the closest pair
+        ("rank", pa.int32()),  # counted from 1, the closest pair
         ("row", pa.int64()),  # the lower row
         ("other", pa.int64()),
         ("distance", pa.float64()),  # Euclidean, pixels in [0, 1]; 0 for exact duplicates
@@ -104,7 +104,7 @@ DUPLICATES = pa.schema(
 
 @dataclass(frozen=True)
 class Duplicates(Ranged):
-    """The number of listed pairs among the first `examples` training images (0: all)."""
+    """Number of pairs to list among the first `examples` training images (0: all)."""
 
     data: Dataset
     examples: Annotated[int, AtLeast(0)] = 0
@@ -113,9 +113,9 @@ class Duplicates(Ranged):
 
 @task(version=1, name="density.duplicates")
 def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The closest pairs of an image and its closest other image, in ascending order of distance (DUPLICATES).
+    """List the closest pairs of an image and its closest other image, in ascending order of distance (DUPLICATES).
 
-    Each pair is listed once. Of three similar images, the third is paired with the closer of the others: every image
+    Each pair is listed once. Of three similar images, the third is paired with the closer of the other two. Every image
     is in some pair, but not every two images form a pair.
     """
     images = load(config.data)
@@ -136,12 +136,12 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def closest_pairs(closest: Closest) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The pairs (pairs, 2) of every row and its closest row, the lower row first, and their distances (pairs,).
+    """Pair every row with its closest row, lower row first. Returns pairs (pairs, 2) and distances (pairs,).
 
-    Sorted by distance, then by rows.
+    Pairs are sorted by distance, then by rows.
     """
     row_pairs = np.sort(np.stack([np.arange(len(closest.rows)), closest.rows], axis=1), axis=1)
-    pairs, first = np.unique(row_pairs, axis=0, return_index=True)  # in the order of rows
+    pairs, first = np.unique(row_pairs, axis=0, return_index=True)  # sorted by rows
     distances = closest.distances[first]
     order = np.argsort(distances, kind="stable")
     return pairs[order], distances[order]
@@ -158,7 +158,7 @@ def plan(config: Density, _: object) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The distance of the closest pair, and the number of listed pairs of equal images."""
+    """Yield the distance of the closest pair, and the number of listed pairs of equal images."""
     table = tables.one(DUPLICATES)
     if table is None:
         return

@@ -1,14 +1,15 @@
 """The score in closed form: a kernel density estimate in one dimension, with and without a point.
 
     p(x | n points) = 1 / (n h) sum_i K((x - x_i) / h),    K the standard normal density
+
     M_i = log p(x_i | all) - log p(x_i | all but i)
         = log[((n - 1) q + K(0) / h) / n] - log q,         q = p(x_i | all but i)
 
-The bandwidth h is constant, so removing a point changes the density only around it, and elsewhere by at most a factor
-n / (n - 1). M_i falls as q rises: the point with the least support from others is memorised most. An overfitted
-density, with a narrower bandwidth, memorises every point.
+The bandwidth h is constant. Removing a point therefore changes the density mainly around that point, and elsewhere by
+at most a factor of n / (n - 1). M_i falls as q rises: the point with the least support from others is memorised most.
+An overfitted density, with a narrower bandwidth, memorises every point.
 
-Two tables of the same points: the densities on a grid (`kernel`), and the score of every point (`points`).
+Two tables describe the same points: the densities on a grid (`kernel`), and the score of every point (`points`).
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 1 and eq. 1.
 """
@@ -35,18 +36,18 @@ from tasks.numerics.statistics import mean
 
 Array = NDArray[np.float64]
 
-# A mixture of two normal distributions with equal weights.
+# Mixture of two normal distributions with equal weights.
 MEANS = np.array([-2.0, 1.5])
 DEVIATIONS = np.array([0.6, 1.0])
 LOG_ROOT = 0.5 * math.log(2 * math.pi)  # -log K(0)
-BEYOND = 4.0  # bandwidths by which the grid exceeds the outermost points
+BEYOND = 4.0  # bandwidths that the grid extends beyond the outermost points
 
 KERNEL = pa.schema(
     [
         ("x", pa.float64()),
-        ("with_point", pa.float64()),  # density of all points
-        ("without_point", pa.float64()),  # density without the outlying point
-        ("overfitted", pa.float64()),  # density of all points, with the narrow bandwidth
+        ("with_point", pa.float64()),  # density estimate from all points
+        ("without_point", pa.float64()),  # density estimate without the outlying point
+        ("overfitted", pa.float64()),  # density estimate from all points with the narrow bandwidth
     ]
 )
 POINTS = pa.schema(
@@ -54,8 +55,8 @@ POINTS = pa.schema(
         ("row", pa.int64()),
         ("x", pa.float64()),
         ("outlying", pa.bool_()),
-        ("log_p_trained", pa.float64()),  # under the density of all points, in nats
-        ("log_p_held_out", pa.float64()),  # under the density of the others
+        ("log_p_trained", pa.float64()),  # under the estimate from all points, in nats
+        ("log_p_held_out", pa.float64()),  # under the estimate from the other points
         ("m", pa.float64()),
     ]
 )
@@ -63,9 +64,9 @@ POINTS = pa.schema(
 
 @dataclass(frozen=True)
 class Kernel(Ranged):
-    """`points` drawn from a mixture of two normal distributions, and one point `gap` above the highest of them.
+    """`points` drawn from a mixture of two normal distributions, and one more point `gap` above the highest of them.
 
-    `bandwidth` is that of the density, `overfitted` the narrower bandwidth of the overfitted density, and `grid` the
+    `bandwidth` is the bandwidth of the density, `overfitted` the narrower one of the overfitted density, and `grid` the
     number of evaluated positions.
     """
 
@@ -83,7 +84,7 @@ class Kernel(Ranged):
 
 @task(version=1, name="density.kernel")
 def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The densities on a grid beyond all points (KERNEL)."""
+    """Evaluate the densities on a grid that extends beyond all points (KERNEL)."""
     positions = drawn_points(config)
     margin = BEYOND * config.bandwidth
     x = np.linspace(positions.min() - margin, positions.max() + margin, config.grid)
@@ -98,7 +99,7 @@ def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 @task(version=1, name="density.points")
 def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The score of every point (POINTS), the outlying one last."""
+    """Compute the score of every point (POINTS), the outlying one last."""
     positions = drawn_points(config)
     held_out = np.array(
         [log_density(positions[[i]], np.delete(positions, i), config.bandwidth)[0] for i in range(len(positions))]
@@ -116,7 +117,7 @@ def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def drawn_points(config: Kernel) -> Array:
-    """The points (points + 1,) in the order in which they are drawn, the outlying one last."""
+    """Return the points (points + 1,) in drawing order, the outlying one last."""
     draw = seeds.generator(config.seed, "kernel points")
     component = draw.integers(len(MEANS), size=config.points)
     positions = MEANS[component] + DEVIATIONS[component] * draw.standard_normal(config.points)
@@ -124,15 +125,15 @@ def drawn_points(config: Kernel) -> Array:
 
 
 def log_density(x: Array, points: Array, bandwidth: float) -> Array:
-    """log p(x), (x,), of the kernel density estimate of the points; in log space, because p can round to 0."""
+    """Compute log p(x), (x,), of the kernel density estimate. Works in log space, because p can round to 0."""
     exponents = -0.5 * ((x[:, None] - points) / bandwidth) ** 2  # (x, points)
     return np.asarray(np.logaddexp.reduce(exponents, axis=1) - math.log(len(points) * bandwidth) - LOG_ROOT)
 
 
 def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
-    """M of every point from log q, its log density under the other `count` - 1 points; (points,) both, in nats.
+    """Compute M (points,) from log q (points,), each point's log density under the other `count` - 1 points, in nats.
 
-    It falls as q rises, to log((count - 1) / count).
+    M falls as q rises, to log((count - 1) / count).
     """
     log_own_kernel = -LOG_ROOT - math.log(bandwidth)  # log K(0) / h
     return np.asarray(np.logaddexp(math.log(count - 1) + held_out, log_own_kernel) - math.log(count) - held_out)
@@ -151,12 +152,12 @@ def _plan_points(config: Density, _: object) -> Job | tuple[()]:
 
 
 def _points_config(question: KernelDensity) -> Kernel:
-    """The configuration of both tables, which have the same points."""
+    """Return the configuration of both tables, which describe the same points."""
     return Kernel(seed=seeds.derive(question.seed, "kernel"))
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """M of the outlying point, and the mean M of the others."""
+    """Yield M of the outlying point, and the mean M of the others."""
     table = tables.one(POINTS)
     if table is None:
         return

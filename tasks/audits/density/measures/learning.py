@@ -1,17 +1,18 @@
-"""The skill of the models: log p of held-out images compared with the best constant distribution.
+"""Skill of the models: log p of held-out images compared with the best constant distribution.
 
     skill = mean over observations of log p by the models that held them out - log p by the constant        in nats
 
-The constant is a distribution of independent pixels, fitted to the training images: for models of binary pixels a
-Bernoulli distribution per pixel, otherwise a normal distribution of byte + u with u uniform in [0, 1], whose density
-log p refers to (`tasks.models.likelihoods`). A model that is no better has learnt nothing about dependencies between
-pixels. The constant is fitted to all training images, including the evaluated ones, so that it is the best one. log p
-of an observation is the mean over its draws:
+The constant is a distribution of independent pixels, fitted to the training images. For models of binary pixels it is a
+Bernoulli distribution per pixel. Otherwise it is a normal distribution of byte + u with u uniform in [0, 1], the
+quantity whose density log p refers to (`tasks.models.likelihoods`). A model that is no better has learnt nothing about
+dependencies between pixels. The constant is fitted to all training images, including the evaluated ones, so that it is
+the best possible. log p of an observation under the constant is the mean over its draws:
 
     x log q + (1 - x) log(1 - q)                                      x: byte / 255, q = (1 + sum of x) / (2 + images)
     -(log 2 pi v + ((b + 1/2 - m)^2 + 1/12) / v) / 2                  b: byte, m: mean, v: variance of byte + u
 
-Ours. It does not decide the answer; an answer about models without skill begins with it (`tasks.contract.learning`).
+This measure is ours. It does not decide the answer, but an answer about models without skill begins with it
+(`tasks.contract.learning`).
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from tasks.numerics import statistics
 from tasks.training.density_config import Split
 
 Array = NDArray[np.float64]
-AT_ONCE = 1024  # images
+AT_ONCE = 1024  # images per batch
 LEARNING = pa.schema(
     [
         ("log_p", pa.float64()),  # mean over observations, in nats
-        ("constant", pa.float64()),  # the same under the constant
+        ("constant", pa.float64()),  # the same under the constant distribution
         ("low", pa.float64()),  # 95 % interval of the difference over observations
         ("high", pa.float64()),
-        ("n", pa.int64()),  # held-out observations
+        ("n", pa.int64()),  # number of held-out observations
     ]
 )
 
@@ -67,7 +68,7 @@ class Constant:
 
 @task(version=1, name="density.learning")
 def learning(config: Constant, inputs: Inputs) -> pa.Table:
-    """The log density of held-out observations and that of the constant (LEARNING), from the table of scores."""
+    """Compare log p of held-out observations with log p under the constant (LEARNING), using the score table."""
     (table,) = inputs
     held_out = lists(table, "held_out")
     is_finite = np.isfinite(held_out)
@@ -87,7 +88,7 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
 
 
 def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
-    """log p of these rows of the evaluated split under the constant, (rows,), in nats."""
+    """Compute log p of these rows of the evaluated split under the constant, (rows,), in nats."""
     train_images = images.train_images[: config.examples or None]
     if config.asked == "test":
         evaluated_images = images.test_images
@@ -108,7 +109,7 @@ def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) ->
 
 
 def sees_binary(model: DensityModel, images: Images) -> bool:
-    """Whether the model sees binary pixels."""
+    """Return whether the model sees binary pixels."""
     from tasks.models.likelihoods import Binary
     from tasks.training.custom_density import DensityModule
     from tasks.training.density_objective import OURS
@@ -119,21 +120,21 @@ def sees_binary(model: DensityModel, images: Images) -> bool:
 
 
 def bernoulli_log_p(pixels: Array, q: Array) -> Array:
-    """The mean log probability of binary pixels that are 1 with probability byte / 255, (images,)."""
+    """Compute the mean log probability of binary pixels that are 1 with probability byte / 255, (images,)."""
     share = pixels / 255
     log_p: Array = share @ np.log(q) + (1 - share) @ np.log1p(-q)
     return log_p
 
 
 def normal_log_p(pixels: Array, mean: Array, variance: Array) -> Array:
-    """The mean log density of byte + u by normal pixels, whose `mean` is of the bytes, (images,)."""
+    """Compute the mean log density of byte + u under normal pixels, (images,). `mean` is the mean of the bytes."""
     squared_errors = (pixels - mean) ** 2 + 1 / 12
     log_p: Array = -0.5 * (np.log(2 * math.pi * variance).sum() + squared_errors @ (1 / variance))
     return log_p
 
 
 def _pixel_sums(images: Pixels) -> tuple[Array, Array]:
-    """The sum of each pixel over the images and that of its square, (pixels,) each."""
+    """Sum each pixel and its square over the images, (pixels,) each."""
     size = math.prod(images.shape[1:])
     sums = np.zeros(size)
     squares = np.zeros(size)
@@ -156,7 +157,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     return Job(learning, constant, (scores.job(trainings),))
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a density knows no settings
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the rows do not depend on any setting
     for learning_row in tables.rows(LEARNING):
         if learning_row["log_p"] is None:
             continue

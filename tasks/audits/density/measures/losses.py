@@ -1,7 +1,7 @@
-"""The losses during training of models with held-out data and of models of all data.
+"""Training and test losses of models with held-out data and of models trained on all data.
 
-The tables of the trainings contain the losses of every model by epoch, and log p of the observations at the recorded
-epochs. `engram results RUN fits` prints them; the summary does not use them.
+The training tables contain each model's losses by epoch, and log p of the observations at the recorded epochs. `engram
+results RUN fits` prints them; the summary does not use them.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 4a.
 """
@@ -22,13 +22,13 @@ from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(
     [
-        ("epoch", pa.int32()),  # from 1
-        ("models", pa.string()),  # folds: with held-out data; whole: of all data
-        ("split", pa.string()),  # train, test; gap: test minus train, training by training
-        ("estimate", pa.float64()),  # in nats per image
+        ("epoch", pa.int32()),  # counted from 1
+        ("models", pa.string()),  # folds: with held-out data; whole: on all data
+        ("split", pa.string()),  # train, test, or gap (test minus train, per training)
+        ("estimate", pa.float64()),  # nats per image
         ("low", pa.float64()),  # 95 %, t over trainings
         ("high", pa.float64()),
-        ("n", pa.int64()),  # trainings
+        ("n", pa.int64()),  # number of trainings
     ]
 )
 SPLITS = ("train", "test", "gap")
@@ -36,9 +36,10 @@ SPLITS = ("train", "test", "gap")
 
 @task(version=1, name="density.losses", gathers=True)
 def losses(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The mean losses at every epoch (LOSSES), from the trainings' tables, in any order and number.
+    """Compute the mean losses at every epoch (LOSSES) from any number of training tables, in any order.
 
-    A training counts once per epoch, even if several of its links contain the epoch, and not if its loss is null.
+    A training counts once per epoch, even if several of its links contain the epoch. It does not count if its loss is
+    null.
     """
     by_training: dict[tuple[str, int, str], dict[tuple[int | None, ...], float]] = {}
     for number, table in enumerate(inputs):
@@ -70,10 +71,10 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The mean loss of an image, in nats, by models and split, after the last epoch; and the generalisation gap.
+    """Yield the mean loss per image after the last epoch, in nats, by models and split, and the generalisation gap.
 
-    The gap, test minus train, is not exactly 0 without memorisation: the training loss is the mean over an epoch in
-    which the model still learns.
+    The gap, test minus train, is not exactly 0 without memorisation, since the training loss is the mean over an epoch
+    in which the model still learns.
     """
     means = tables.rows(LOSSES)
     last = max((mean["epoch"] for mean in means), default=0)
@@ -88,7 +89,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
-    """The mean loss per image after each epoch, of the models with held-out data."""
+    """Return the mean loss per image after each epoch, for the models with held-out data."""
     means = [mean for mean in table.sort_by("epoch").to_pylist() if mean["models"] == "folds"]
     curves = {}
     for split in ("train", "test"):

@@ -2,16 +2,16 @@
 
     rho_i = min over v in V of d(x_i, v) / min over s in S of d(x_i, s)
 
-V are the images of the test split (for CelebA its validation images), S the same number of samples of the model of all
-data, and d the Euclidean distance between images downsampled by 2. rho above 1 means that the closest sample is closer
-than the closest image that the model never saw.
+V are the images of the test split (for CelebA, the validation images). S are equally many samples of the model trained
+on all data. d is the Euclidean distance between images downsampled by 2. If rho is above 1, the closest sample is
+closer than the closest image that the model never saw.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", eq. 6. Their released analysis
 measures every distance from the first image of each 256; here it is measured from the image itself.
 
-A second table has rho by bins of the score, and for highly memorised and other observations (section 4.4, figures 5, 12
-and 13). Their released histograms split the two groups at a score of 0.95 nats; here the split is at the 95 % quantile
-of the score, as in their text.
+A second table gives rho by score bin, and for highly memorised and other observations (section 4.4, figures 5, 12 and
+13). Their released histograms split the two groups at a score of 0.95 nats; here the split is at the 95 % quantile of
+the score, as in their text.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ NEIGHBOURS = pa.schema(
         ("to_validation", pa.float64()),  # distance to the closest image of V, pixels in [0, 1]
         ("to_sample", pa.float64()),  # distance to the closest image of S
         ("ratio", pa.float64()),  # rho; null if the distance to a sample is 0
-        ("validation_row", pa.int64()),  # the closest, in the test split
-        ("sample", pa.int64()),  # the closest, among the samples
+        ("validation_row", pa.int64()),  # the closest image, as a row of the test split
+        ("sample", pa.int64()),  # the closest sample
     ]
 )
 
 
 @dataclass(frozen=True)
 class Neighbouring(Ranged):
-    """The observations: the first `examples` training images (0: all) or, if `asked` is test, all test images."""
+    """The observations: the first `examples` training images (0: all), or all test images if `asked` is test."""
 
     data: Dataset
     examples: Annotated[int, AtLeast(0)] = 0
@@ -78,10 +78,10 @@ class Neighbouring(Ranged):
 
 @task(version=1, name="density.neighbours")
 def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
-    """Every observation's closest validation image and closest sample, and rho (NEIGHBOURS).
+    """Find every observation's closest validation image and closest sample, and compute rho (NEIGHBOURS).
 
-    The input is the FITTED table of the model of all data, whose last row contains the samples. An evaluated test image
-    is not compared with itself: its V are the other test images.
+    The input is the FITTED table of the model trained on all data; its last row contains the samples. An evaluated test
+    image is not compared with itself: its V are the other test images.
     """
     images = load(config.data)
     samples = halve(_sampled_images(inputs[0], images))
@@ -95,7 +95,7 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
 
 
 def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
-    """S, (drawn, h, w, c) in [0, 1]. Raises ValueError unless S has the number and shape of V."""
+    """Return S, (drawn, h, w, c) in [0, 1]. Raises ValueError if S differs from V in number or shape."""
     samples = fitted["samples"][-1]
     if not samples.is_valid:
         raise ValueError("no images were drawn from the model of all data; it must draw one for each test image")
@@ -129,9 +129,9 @@ def table_of(validation: Closest, samples: Closest) -> pa.Table:
 
 
 def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) -> NDArray[np.float64]:
-    """rho of each observation (eq. 6); NaN if the closest sample equals it.
+    """Compute rho of each observation (eq. 6). NaN if the observation equals its closest sample.
 
-    It is 0 if a validation image equals the observation and no sample does.
+    rho is 0 if a validation image equals the observation and no sample does.
     """
     rho = np.full(len(to_sample), np.nan)
     np.divide(to_validation, to_sample, out=rho, where=to_sample > 0)
@@ -139,15 +139,18 @@ def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) ->
 
 
 def copied_share(table: pa.Table) -> Estimate:
-    """The share of observations that equal a sample after downsampling, which have no rho; Wilson interval."""
+    """Return the share of observations that equal a sample after downsampling, with a Wilson interval.
+
+    These observations have no rho.
+    """
     return proportion(table["ratio"].null_count, table.num_rows)
 
 
 def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
-    """Scores, rho and the mask of highly memorised observations, for observations with both: (observations,) each.
+    """Join scores and rho. Returns scores, rho and the mask of highly memorised observations, (observations,) each.
 
-    The quantile of M is that of all observations with a score. Raises ValueError if an observation with a score has no
-    neighbours.
+    Only observations with both are returned, but the quantile of M is taken over all observations with a score. Raises
+    ValueError if an observation with a score has no neighbours.
     """
     observations = scored_observations(scores)
     rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
@@ -160,11 +163,10 @@ def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
 
 
 def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
-    """Pearson's and Spearman's correlation of M and rho, over the observations that have both.
+    """Compute Pearson's and Spearman's correlation of M and rho over the observations that have both.
 
-    Pearson's uses finite M; in Spearman's an infinite M has its rank. The paper finds "no strong correlation". Both
-    depend on the samples of one model of all data. The null is not 0: samples may be far from images that models
-    disagree on.
+    Pearson's uses finite M; Spearman's ranks an infinite M. The paper finds "no strong correlation". Both depend on the
+    samples of one model trained on all data. The null is not 0: samples may be far from images that models disagree on.
     """
     observations, rho, _ = pairs(scores, neighbours)
     return {
@@ -174,7 +176,7 @@ def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
 
 
 def pearson(m: Array, rho: Array) -> float:
-    """r of the pairs with finite M; NaN for fewer than three pairs, or without variance."""
+    """Compute r over pairs with finite M. NaN for fewer than three pairs or without variance."""
     finite = np.isfinite(m)
     m = m[finite]
     rho = rho[finite]
@@ -184,7 +186,7 @@ def pearson(m: Array, rho: Array) -> float:
 
 
 def spearman(m: Array, rho: Array) -> float:
-    """r of ranks (ties at their mean) of the pairs with M; NaN for fewer than three pairs, or without variance."""
+    """Compute r of ranks (mean for ties) over pairs with M. NaN for fewer than three pairs or without variance."""
     from scipy import stats
 
     has_m = ~np.isnan(m)
@@ -194,29 +196,29 @@ def spearman(m: Array, rho: Array) -> float:
 RATIOS = pa.schema(
     [
         ("group", pa.string()),  # bin, memorised or regular
-        ("low", pa.float64()),  # of a bin [low, high) of M, in nats; null for the groups
+        ("low", pa.float64()),  # bin [low, high) of M, in nats; null for the groups
         ("high", pa.float64()),
-        ("mean", pa.float64()),  # of rho
+        ("mean", pa.float64()),  # mean rho
         ("standard_error", pa.float64()),  # s / sqrt(n); null if n is 1
         ("n", pa.int64()),  # observations
-        ("quantiles", pa.list_(pa.float64())),  # 0, 1 ... 100 % of the groups' rho, 101 of them; null for bins
+        ("quantiles", pa.list_(pa.float64())),  # of rho at 0, 1 ... 100 % (101 values); null for bins
     ]
 )
 
 
 @dataclass(frozen=True)
 class Ratios(Ranged):
-    """The width of bins of M in nats. The paper uses 50 for CelebA and 2 for MNIST."""
+    """Bin width of M in nats. The paper uses 50 for CelebA and 2 for MNIST."""
 
     width: Annotated[float, Finite()] = 2.0
 
 
 @task(version=3, name="density.ratios")
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
-    """The mean of rho in every bin of M that is not empty, and its distribution in both groups (RATIOS).
+    """Compute the mean of rho in every non-empty bin of M, and its distribution in both groups (RATIOS).
 
-    The inputs are SCORES and NEIGHBOURS. Edges are multiples of the width. Observations without a score or without rho
-    are excluded; an observation with an infinite score is in a group and in no bin.
+    The inputs are SCORES and NEIGHBOURS. Bin edges are multiples of the width. Observations without a score or without
+    rho are excluded. An observation with an infinite score is in a group but in no bin.
     """
     observations, rho, high = pairs(inputs[0], inputs[1])
     return pa.Table.from_pylist([*_bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
@@ -227,7 +229,7 @@ def _bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
     order = np.argsort(bin_numbers, kind="stable")
     order = order[np.isfinite(bin_numbers[order])]
     bins, first = np.unique(bin_numbers[order], return_index=True)
-    # A slice for each bin, because every observation may have its own bin.
+    # Slicing handles the case that every observation has its own bin.
     for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
         yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **_mean_and_error(values)}
 
@@ -241,14 +243,14 @@ def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
 
 
 def _mean_and_error(values: Array) -> dict[str, Any]:
-    """Mean and standard error; no error for a single value, neither without values."""
+    """Return mean and standard error. The error is None for fewer than two values, the mean for none."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     return {"mean": float(values.mean()) if n else None, "standard_error": error, "n": n}
 
 
 def _mean_ratio(m: Array, rho: Array, group: str) -> float:
-    """The mean ratio of observations above the 95 % quantile of M, or of the others; NaN without any."""
+    """Return the mean ratio of the highly memorised observations, or of the others. NaN if there are none."""
     high = highly_memorised_mask(m)
     ratios = rho[high if group == "memorised" else ~high]
     return float(ratios.mean()) if len(ratios) else np.nan
@@ -261,7 +263,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def job(trainings: Trainings) -> Job:
-    """The job of the neighbours, with the last link of the model of all data as input."""
+    """Plan the neighbours, with the last link of the model trained on all data as input."""
     config = trainings.config
     return Job(
         neighbours, Neighbouring(config.data, config.examples, config.evaluation_split), (trainings.full_model[-1],)
@@ -269,7 +271,7 @@ def job(trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The correlation of rho and M, if scores exist, and the share of observations that equal a sample."""
+    """Yield the correlation of rho and M, if scores exist, and the share of observations that equal a sample."""
     near = tables.one(NEIGHBOURS)
     scores = tables.one(SCORES)
     if near is None:
@@ -295,10 +297,10 @@ def _plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The mean ratio of highly memorised and of other observations, if scores and ratios exist.
+    """Yield the mean ratio of highly memorised and of other observations, if scores and ratios exist.
 
-    It is 1 if samples are as close as unseen images. Decoder means are smoother than images, which changes the ratio
-    with or without memorisation.
+    The ratio is 1 if samples are as close as unseen images. Decoder means are smoother than images, which changes the
+    ratio with or without memorisation.
     """
     scores = tables.one(SCORES)
     near = tables.one(NEIGHBOURS)

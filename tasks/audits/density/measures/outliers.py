@@ -4,10 +4,10 @@ An observation is highly memorised if its matched-count score is above the 95 % 
 under models that trained on it: its U = log p is low. If all highly memorised observations were outliers, they would be
 in the lowest bins; the paper finds more than half of them within the central 90 % of U.
 
-Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
-and 11.
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10 and
+11.
 
-Bin edges are multiples of the width, so that tables of two runs have the same bins.
+Bin edges are multiples of the width, so that tables from two runs have the same bins.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, interval_fields
 from tasks.numerics import seeds, statistics
 
-CLOSED = (0.005, 0.995)  # quantiles of U between which bins are closed
-MOST = 10_000  # bins
+CLOSED = (0.005, 0.995)  # bins are closed between these quantiles of U, and open beyond
+MOST = 10_000  # maximum number of bins
 
 OUTLIERS = pa.schema(
     [
-        ("low", pa.float64()),  # of a bin [low, high) of U, in nats; null: open
+        ("low", pa.float64()),  # bin [low, high) of U, in nats; null: open
         ("high", pa.float64()),
-        ("memorised", pa.int64()),  # observations
+        ("memorised", pa.int64()),  # number of observations
         ("regular", pa.int64()),
-        *interval_fields("share"),  # of highly memorised observations, interval over repetitions; null: empty
-        ("memorised_rows", pa.list_(pa.int64())),  # a few examples, drawn by the seed
+        *interval_fields("share"),  # share that is highly memorised, interval over repetitions; null: empty
+        ("memorised_rows", pa.list_(pa.int64())),  # a few random examples
         ("regular_rows", pa.list_(pa.int64())),
     ]
 )
@@ -47,9 +47,9 @@ OUTLIERS = pa.schema(
 
 @dataclass(frozen=True)
 class Outliers(Ranged):
-    """The width of bins of U in nats, and the largest number of examples of each group per bin.
+    """Bin width of U in nats, and the maximum number of examples of each group per bin.
 
-    The paper's widths: 500 for CelebA, 10 for MNIST.
+    The paper uses widths of 500 for CelebA and 10 for MNIST.
     """
 
     width: Annotated[float, Finite()] = 10.0
@@ -59,11 +59,11 @@ class Outliers(Ranged):
 
 @task(version=2, name="density.outliers")
 def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
-    """The number of highly memorised observations in every bin of U (OUTLIERS), from their SCORES.
+    """Count the highly memorised observations in every bin of U (OUTLIERS), from their SCORES.
 
-    Edges are multiples of the width. Closed bins cover the central 99 % of U; the first and the last row are open bins
-    below and above. Observations without a score are in no bin. Intervals are jackknife intervals over repetitions,
-    with the bins of all repetitions.
+    Bin edges are multiples of the width. Closed bins cover the central 99 % of U. The first and the last row are open
+    bins below and above it. Observations without a score are in no bin. Intervals are jackknife intervals over
+    repetitions, with bins computed from all repetitions.
     """
     observations = scored_observations(inputs[0])
     high = highly_memorised_mask(observations.m)
@@ -103,7 +103,7 @@ def _bin_row(
 
 
 def _shares_of(observations: Scored, bin_numbers: NDArray[np.int64], bins: int) -> list[Estimate]:
-    """The share of highly memorised observations per bin, and its jackknife interval over repetitions."""
+    """Return the share of highly memorised observations per bin, with a jackknife interval over repetitions."""
     of_bin = np.bincount(bin_numbers, minlength=bins)
 
     def shares(m: Array) -> Array:
@@ -120,13 +120,13 @@ def _shares_of(observations: Scored, bin_numbers: NDArray[np.int64], bins: int) 
 
 
 def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:
-    """Example rows of a group in this bin, ascending."""
+    """Draw example rows of a group in this bin, in ascending order."""
     draw = seeds.generator(config.seed, "outlier examples", group, number)
     return sorted(draw.choice(rows, min(config.shown, len(rows)), replace=False).tolist())
 
 
 def edges(u: Array, width: float) -> Array:
-    """The edges of bins of this width that cover the central 99 % of U, ascending; empty if no U is finite."""
+    """Return ascending bin edges that cover the central 99 % of U. Empty if no U is finite."""
     finite = u[np.isfinite(u)]
     if not len(finite):
         return np.empty(0)
@@ -140,14 +140,14 @@ def edges(u: Array, width: float) -> Array:
 
 
 def bin_of(values: ArrayLike, width: float) -> Array:
-    """The bin of each value, an integer b with value in [b width, (b + 1) width) in float64.
+    """Return the bin of each value, an integer b with value in [b width, (b + 1) width) in float64.
 
     Infinite values and NaN are returned unchanged.
     """
     array = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
         number = np.floor(array / width)
-        # A quotient rounded up to an integer is one too large, and one rounded down is one too small.
+        # Correct by one if rounding moved the quotient up or down to an integer.
         number -= array < number * width
         return np.asarray(number + (array >= (number + 1) * width))
 

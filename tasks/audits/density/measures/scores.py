@@ -1,19 +1,19 @@
 """The scores and p-value of each observation after the last epoch, and their components.
 
-M = U - V is the published score, which is biased upwards; m_matched has equal numbers of models on both sides, and is 0
+M = U - V is the published score, which is biased upwards. m_matched uses equal numbers of models on both sides and is 0
 on average without memorisation (tasks.audits.density.memorization). The p-value of M comes from redrawing the models
-that held the observation out (tasks.audits.density.reassignment) and tests that training raises log p by at most the
+that held the observation out (tasks.audits.density.reassignment). It tests whether training raises log p by at most the
 negligible size. An observation is identified by its p-value, corrected for false discoveries, and the number of
-identified observations decides the answer; all p-values together bound the number of memorised observations, identified
-or not (tasks.audits.density.tail). The detection limit of a single observation is computed for some observations, drawn
-at random: the rise in log p with which each would be identified, with redrawn held-out models. If single rows are held
-out of private trainings, M is compared with epsilon.
+identified observations decides the answer. All p-values together bound the number of memorised observations, identified
+or not (tasks.audits.density.tail). The detection limit for a single observation is computed on a random subset of
+observations: it is the rise in log p at which each would be identified, with redrawn held-out models. If single rows
+are held out of private trainings, M is compared with epsilon.
 
-log p is estimated from codes of the encoder, of which few may contribute (tasks.models.importance). The estimate is
-then rough and too low, and a score depends on the encoder as well as on the density.
+log p is estimated from codes that the encoder proposes, of which few may contribute (tasks.models.importance). The
+estimate is then rough and too low, and a score depends on the encoder as well as on the density.
 
-Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1, eq. 2
-and 3; epsilon, eq. 8. The matched-count score and the p-values are ours.
+Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1, eq. 2 and
+3; epsilon, eq. 8. The matched-count score and the p-values are ours.
 """
 
 from __future__ import annotations
@@ -48,38 +48,39 @@ from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
 from tasks.numerics.ranks import item_ties
 from tasks.training.recipe import Privacy
 
-PROBED = 100  # observations for which the detection limit is computed
-FOUND = 0.8  # share of these observations that the detection limit refers to
-REDRAWN = 20  # draws of held-out models, for the null of statistics
-FEW_SAMPLES = 10  # effective samples: the Monte Carlo error of log p is then about 1 / sqrt(10) nats or more
+PROBED = 100  # observations to compute the detection limit on
+FOUND = 0.8  # the detection limit is where this share of them is identified
+REDRAWN = 20  # held-out model draws for the null of statistics
+FEW_SAMPLES = 10  # effective samples; with fewer, the Monte Carlo error of log p is about 1 / sqrt(10) nats or more
 BEYOND_CHANCE = "observations memorised beyond chance"
 PLANTED_CALLED = "planted observations memorised"
 LEAST_FOUND = "memory of a single observation that is found"
-CENTRAL = 0.9  # share of log p in which the paper finds more than half of CelebA's highly memorised images
+CENTRAL = 0.9  # central share of log p, where the paper finds more than half of CelebA's highly memorised images
 
 SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the evaluated split
-        ("label", pa.int32()),  # null if the data have none
+        ("row", pa.int64()),  # row of the evaluated split
+        ("label", pa.int32()),  # null if the data have no labels
         ("log_p_trained", pa.float64()),  # U, in nats
         ("log_p_held_out", pa.float64()),  # V
         ("m", pa.float64()),  # the published score, U - V; null if it is undefined
         ("m_matched", pa.float64()),  # with equal numbers of models on both sides
-        ("p_value", pa.float64()),  # of m minus the negligible size, under redrawn held-out models
-        # Over observations: by Benjamini and Hochberg or, for rows held out one by one, by Benjamini and Yekutieli.
+        ("p_value", pa.float64()),  # for m minus the negligible size, under redrawn held-out models
+        # Corrected over observations by Benjamini and Hochberg or, for rows held out one by one, by Benjamini and
+        # Yekutieli.
         ("p_adjusted", pa.float64()),
-        ("found_from", pa.float64()),  # nats with which it would be identified; null if not computed
+        ("found_from", pa.float64()),  # nats at which it would be identified; null if not computed
         ("trained_models", pa.int32()),
         ("held_out_models", pa.int32()),
-        # By repetition, null without models: log mean exp over the models that trained on the observation, and log p
-        # by the model that did not.
+        # Per repetition, null without models: log mean exp over the models that trained on the observation, and log p
+        # under the model that did not.
         ("trained", pa.list_(pa.float32())),
         ("held_out", pa.list_(pa.float32())),
-        # Effective number of codes, the median over models; null for models without codes.
+        # Effective number of codes, the median over models. Null for models without codes.
         ("effective_samples", pa.float64()),
         ("encoder_effective_samples", pa.float64()),  # before codes were fitted; null if they were not
-        ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition
-        # Under redrawn held-out models, draw by draw; both from the same draws.
+        ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition in turn
+        # One value per draw of held-out models. Both columns use the same draws.
         ("matched_redrawn", pa.list_(pa.float32())),  # m_matched
         ("trained_redrawn", pa.list_(pa.float32())),  # U
     ]
@@ -88,7 +89,7 @@ SCORES = pa.schema(
 
 @dataclass(frozen=True)
 class Scores(Ranged):
-    """Models and epoch of evaluation; `permutations` per p-value, `draws` per matched-count score, from `seed`.
+    """Models and evaluation epoch, `permutations` per p-value, `draws` per matched-count score, and their `seed`.
 
     Memorisation by at most `negligible` nats does not count.
     """
@@ -103,10 +104,10 @@ class Scores(Ranged):
 
 @task(version=5, name="density.scores", gathers=True)
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
-    """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
+    """Compute the scores of every observation (SCORES) from the training tables, in any order. Sorted by row.
 
     Raises ValueError if no model was evaluated at the epoch. In leave-one-out the p-values of rows are dependent,
-    because they share the models of all data.
+    because they share the models trained on all data.
     """
     log_densities = LogDensities(config.models, inputs)
     if not log_densities.recorded_at(config.epoch):
@@ -127,7 +128,7 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
 
 
 def _block_columns(config: Scores, block: Block, is_probed: Mask) -> dict[str, NDArray[Any]]:
-    """The columns of a block that need no other block; `is_probed` marks observations with a found_from."""
+    """Compute the columns of a block that need no other block. `is_probed` marks observations with a found_from."""
 
     def chance(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, name, config.epoch, block.number)
@@ -155,7 +156,7 @@ def _block_columns(config: Scores, block: Block, is_probed: Mask) -> dict[str, N
 
 
 def found_from(config: Scores, block: Block, is_probed: Mask, chance: np.random.Generator) -> Array:
-    """The nats with which each requested observation would be identified, (n,); NaN for the others."""
+    """Return the nats at which each requested observation would be identified, (n,). NaN for the others."""
     rises = np.full(len(block.log_p), np.nan)
     log_p = block.log_p[is_probed]
     held_out = reassign_models(log_p, block.held_out[is_probed], chance)
@@ -165,7 +166,7 @@ def found_from(config: Scores, block: Block, is_probed: Mask, chance: np.random.
 
 
 def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
-    """The matched-count score and U under redrawn held-out models, draw by draw, (n, REDRAWN) each."""
+    """Compute the matched-count score and U for each draw of held-out models, (n, REDRAWN) each."""
     scores = []
     u_draws = []
     for number in range(REDRAWN):
@@ -177,7 +178,7 @@ def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
 
 
 def _column_of(values: NDArray[Any]) -> pa.Array:
-    """A column of numbers (n,) or of lists (n, L), null for NaN; infinities remain."""
+    """Build a column of numbers (n,) or of lists (n, L), with null for NaN. Infinities remain."""
     flat = nan_as_null(values.reshape(-1))
     if values.ndim == 1:
         return flat
@@ -186,26 +187,26 @@ def _column_of(values: NDArray[Any]) -> pa.Array:
 
 @dataclass(frozen=True)
 class Check:
-    """The scores of rows that were held out one by one, compared with epsilon."""
+    """Scores of rows that were held out one by one, compared with epsilon."""
 
     epsilon: float
     delta: float
-    rows: int  # with a score
-    row: int  # the row with the largest score
+    rows: int  # number of rows with a score
+    row: int  # row with the largest score
     largest: Estimate  # in nats, over trials; the 95 % interval is simultaneous over rows (Bonferroni)
-    p_value: float | None  # of the hypothesis that no score is above epsilon (Bonferroni)
-    above: int  # rows whose estimate is above epsilon
+    p_value: float | None  # null hypothesis: no score is above epsilon (Bonferroni)
+    above: int  # number of rows whose estimate is above epsilon
 
 
 def check_epsilon(
     rows: NDArray[np.integer], trained: Array, held_out: Array, epsilon: float, delta: float = 0.0
 ) -> Check:
-    """Compare the scores of `rows` (n,) with epsilon, from log p by trial, NaN if a model is missing.
+    """Compare the scores of `rows` (n,) with epsilon, from log p per trial, NaN if a model is missing.
 
-    A training is epsilon-differentially private if, for data that differ in one row, no event is more than exp(epsilon)
-    times as likely with one as with the other. The same bound applies to the mean of any non-negative function of the
-    trained model, a positively weighted sum of events. The density that trainings on D assign to an image,
-    P(x | D) = E[p(x | model) | trained on D], is such a mean, so that at every x
+    A training is epsilon-differentially private if, for data sets that differ in one row, no event is more than
+    exp(epsilon) times as likely with one as with the other. The same bound applies to the mean of any non-negative
+    function of the trained model, a positively weighted sum of events. The density that trainings on D assign to an
+    image, P(x | D) = E[p(x | model) | trained on D], is such a mean, so that at every x
 
         M_LOO(i) = log P(x_i | D) - log P(x_i | D without i) <= epsilon
 
@@ -213,16 +214,16 @@ def check_epsilon(
 
     **With delta above 0 no single score is bounded.** Then P(x | D) <= exp(epsilon) P(x | D without i) + delta times
     the greatest density that any model assigns to x: for an image with a log p of -100 nats, a delta of 1e-5 makes the
-    bound void. DP-SGD has such a delta, so its scores are compared with epsilon without implying a violation. The score
-    of folds is never bounded, because models of two folds differ in many rows.
+    bound void. DP-SGD has such a delta, so a score above epsilon does not imply a violation. The score of folds is
+    never bounded, because models of two folds differ in many rows.
 
-    **An estimate uses T trainings of each kind.** A log mean exp of few terms is dominated by its largest term, and too
-    low. The interval is the jackknife's over trials, with Student's t of T - 1 degrees of freedom: too narrow if a
-    single training dominates the mean.
+    **An estimate uses T trainings of each kind.** A log mean exp of few terms is dominated by its largest term and
+    therefore too low. The interval is the jackknife's over trials, with Student's t of T - 1 degrees of freedom. It is
+    too narrow if a single training dominates the mean.
 
-    `trained` (n, T) is log p in nats by models that trained on the row, `held_out` (n, T) by models that did not, with
-    T trials each (the columns of SCORES). A row has neither interval nor p-value if its score is not finite, with or
-    without any of the trials. Raises ValueError if no row has a score.
+    `trained` (n, T) is log p in nats under models that trained on the row, `held_out` (n, T) under models that did not,
+    with T trials each (the columns of SCORES). A row has neither interval nor p-value if its score is not finite, with
+    or without any of the trials. Raises ValueError if no row has a score.
     """
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
@@ -234,7 +235,7 @@ def check_epsilon(
     largest = int(scored_rows[score[scored_rows].argmax()])
     p_of_row = greater(row_terms, epsilon)
     tested = p_of_row[~np.isnan(p_of_row)]
-    # Bonferroni's: the row was chosen by its score.
+    # Bonferroni correction, since the row was chosen by its score.
     interval = statistics.jackknife(
         float(score[largest]), row_terms.score_without_each[largest], 1 - LEVEL / len(scored_rows)
     )
@@ -250,7 +251,7 @@ def check_epsilon(
 
 
 def _paired_terms(trained: Array, held_out: Array) -> Terms:
-    """The terms of U and V, with one model of each kind per trial."""
+    """Build the terms of U and V from one model of each kind per trial."""
     if trained.shape != held_out.shape or trained.ndim != 2:
         shapes = f"trained is {trained.shape} and held_out {held_out.shape}"
         raise ValueError(f"{shapes}; they must have equal shapes (rows, trials)")
@@ -262,7 +263,7 @@ def _paired_terms(trained: Array, held_out: Array) -> Terms:
 
 
 def greater(row_terms: Terms, epsilon: float) -> Array:
-    """One-sided p-values of scores above epsilon, (n,), by the jackknife; NaN if it has no error."""
+    """Return one-sided jackknife p-values of scores above epsilon, (n,). NaN if there is no jackknife error."""
     from scipy import stats
 
     score = row_terms.score
@@ -293,7 +294,7 @@ def job(trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Identified observations, numbers of models, M compared with epsilon, and the share without outliers."""
+    """Yield identified observations, model counts, M compared with epsilon, and the share without outliers."""
     table = tables.one(SCORES)
     if table is None:
         return
@@ -309,9 +310,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def significance(scores: pa.Table, about: About) -> Iterator[Row]:
-    """Rows of identified observations and their strength, of all observations, and of the detection limit.
+    """Yield rows on identified observations and their strength, on all observations, and on the detection limit.
 
-    The share of identified observations has no interval: its rate of false discoveries bounds it. The share beyond
+    The share of identified observations has no interval, because its false discovery rate bounds it. The share beyond
     chance requires folds, whose p-values are independent, and enough draws (tasks.audits.density.tail).
     """
     p_adjusted = column(scores, "p_adjusted")
@@ -338,7 +339,7 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
 
 
 def tie_rows(scores: pa.Table) -> Iterator[Row]:
-    """The share of equal pairs of log densities, of an observation by two models or of two observations by one model.
+    """Yield the share of equal pairs of log densities: one observation under two models, or two under one model.
 
     The models are those that held the observations out, one of each repetition.
     """
@@ -348,7 +349,7 @@ def tie_rows(scores: pa.Table) -> Iterator[Row]:
 
 
 def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
-    """Shares of identified observations among the planted and among the others, and the M of the planted."""
+    """Yield the identified shares among planted and other observations, and M of the planted ones."""
     planting = parse_planting(about.planted)
     if planting is None:
         return
@@ -367,7 +368,7 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
 
 
 def models(scores: pa.Table, planned_models: int) -> Iterator[Row]:
-    """The smallest number of models of an observation, if some are missing."""
+    """Yield the smallest number of models of an observation, if some are missing."""
     counts = column(scores, "trained_models") + column(scores, "held_out_models")
     fewest = float(counts.min()) if len(counts) else 0.0
     if fewest < planned_models:
@@ -377,8 +378,10 @@ def models(scores: pa.Table, planned_models: int) -> Iterator[Row]:
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
-    """The effective number of samples of log p: the median over observations and the share with few, also before codes
-    were fitted to each observation, if they were."""
+    """Yield the effective number of samples of log p: the median over observations, and the share with few.
+
+    If codes were fitted to each observation, also yields the numbers before fitting.
+    """
     for name, codes in (("effective_samples", {}), ("encoder_effective_samples", {"codes": "of the encoder"})):
         effective = column(scores, name)
         samples = effective[~np.isnan(effective)]
@@ -392,7 +395,7 @@ def estimation(scores: pa.Table) -> Iterator[Row]:
 
 
 def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
-    """The largest score of a held-out row, and the share above epsilon; nothing if no row has a score."""
+    """Yield the largest score of a held-out row, and the share above epsilon. Yields nothing if no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
     log_p_trained = lists(scores, "trained")
@@ -407,7 +410,7 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
 
 
 def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) -> Iterator[Bound]:
-    """Lower bounds of epsilon from log p of the held-out rows, (rows, trials), simultaneous over rows.
+    """Yield lower bounds of epsilon from log p of the held-out rows, (rows, trials), simultaneous over rows.
 
     Each row is an audit that distinguishes trainings with the row from trainings without it.
     """

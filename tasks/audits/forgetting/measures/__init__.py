@@ -1,4 +1,4 @@
-"""The measures of the audit and their summary."""
+"""Measures of the audit and their summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.audits.forgetting.measures import (
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
-# In the order of the summary's rows, the answer's first.
+# In summary order, the answer's rows first.
 MEASURES = (
     decisions.MEASURE,
     ratios.MEASURE,
@@ -35,5 +35,5 @@ MEASURES = (
 
 @task(version=7, name="forgetting.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY from the tables that exist, starting with the answer's."""
+    """Summarise the existing tables as SUMMARY rows, the answer's first."""
     return summarise(MEASURES, inputs, config)

@@ -1,9 +1,9 @@
 """U-LiRA, forgetting quality and PrivLeak: published measures of unlearning for each target.
 
-They compare the target's models with the calibration models as the retrained ones, on D_Q and, for PrivLeak, the
-control set. They decide nothing here: U-LiRA and forgetting quality need several models of one target, which an owner
-does not give, and all three mistake any difference from retrained models, such as other data or another design, for
-memory. The formulas and their sources are in `unlearning_scores`.
+They compare the target's models with the calibration models, which serve as the retrained ones, on D_Q and, for
+PrivLeak, the control set. They decide nothing here. U-LiRA and forgetting quality need several models of one target,
+which an owner does not provide. All three mistake any difference from retrained models, such as other data or another
+design, for memorisation. The formulas and their sources are in `unlearning_scores`.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
 
-# One row per target with answers. Estimates have 95 % intervals over models; null without an interval.
+# One row per target with answers. Estimates have 95 % intervals over models, or null if there is no interval.
 BASELINES = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
-        ("models", pa.int32()),  # of the target
+        ("models", pa.int32()),  # target models
         ("retrained", pa.int32()),  # calibration models
-        ("images", pa.int64()),  # of D_Q
+        ("images", pa.int64()),  # images in D_Q
         ("control", pa.int64()),  # control images
         *interval_fields("u_lira"),  # accuracy; 1/2 after retraining
-        ("u_lira_pairs", pa.int32()),  # models of each kind that it compares
-        *interval_fields("quality"),  # forgetting quality; `quality_null` after retraining
+        ("u_lira_pairs", pa.int32()),  # compared models of each kind
+        *interval_fields("quality"),  # forgetting quality; `quality_null` is its value after retraining
         ("quality_pairs", pa.int32()),
         ("quality_null", pa.float64()),
-        ("quality_p", pa.float64()),  # p-value of the quality if the target is retrained
-        *interval_fields("privleak"),  # 0 after retraining; towards -1: more certain about D_Q
-        ("missing", pa.string()),  # which of them are null, with the reason; null if none is
+        ("quality_p", pa.float64()),  # p-value of the quality under the hypothesis that the target is retrained
+        *interval_fields("privleak"),  # 0 after retraining; near -1: more certain about D_Q
+        ("missing", pa.string()),  # which measures are null, and why; null if none is
     ]
 )
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The targets by their numbers."""
+    """The targets, in order."""
 
     targets: tuple[NamedTarget, ...]
 
 
 @task(version=2, name="forgetting.baselines", gathers=True)
 def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
-    """Compute the measures of each target (BASELINES), by its number, from tables of CONFIDENCES.
+    """Compute the measures of each target (BASELINES) from tables of CONFIDENCES, in target order.
 
     A target without answers has no row.
     """
@@ -74,7 +74,7 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
-    """The target's row of BASELINES, with all confidences at the target's printed precision."""
+    """Build the target's BASELINES row, with all confidences at the target's printed precision."""
     models = matrix.replicates("target", number)
     calibration = matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
@@ -105,7 +105,7 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
 
 
 def describe_missing(models: int, retrained: int, control: bool) -> str | None:
-    """The measures that are undefined for these numbers of models, with the reason."""
+    """Name the measures that are undefined for these numbers of models, with the reason."""
     reasons = []
     if min(models, retrained) < FEWEST_MODELS:
         reasons.append(
@@ -122,7 +122,7 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The three measures of each target; an undefined measure has no value, and n is 0."""
+    """Yield the three measures of each target. An undefined measure has no value, and n is 0."""
     target_rows = tables.rows(BASELINES)
     for target in target_rows:
         yield row(

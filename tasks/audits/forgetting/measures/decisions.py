@@ -3,8 +3,8 @@
     p = chance that a model that never saw D_Q is at least as much more certain about it than about the control set
     share = share of D_Q that models with the target's effect hold
 
-with limits of 95 % on each side. `decision` has the rules and their error rates, `exchangeability` and `held_share` the
-formulas. Several models of one target are judged together: their scores are averaged image by image.
+The share has limits at 95 % on each side. `decision` contains the rules and their error rates, `exchangeability` and
+`held_share` the formulas. Several models of one target are judged together: their scores are averaged image by image.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ DECISIONS = pa.schema(
         ("target", pa.int32()),
         ("name", pa.string()),
         ("source", pa.string()),  # training, model, outputs
-        ("query", pa.float64()),  # shares trained on; null if unknown
+        ("query", pa.float64()),  # shares in training; null if unknown
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
-        # How much more certain about D_Q, in standard deviations of chance; null without a control set. The interval
-        # (95 %) is over trainings; null with fewer than two.
+        # How much more certain the target is about D_Q, in standard deviations under chance. Null without a control
+        # set. The 95 % interval is over trainings; null with fewer than two.
         *interval_fields("effect"),
-        ("p", pa.float64()),  # of the randomisation test
-        ("p_adjusted", pa.float64()),  # over the targets (Holm)
-        ("p_other", pa.float64()),  # of the other side: more certain about the control set
-        # Share of D_Q held; null if unknown. Each limit is of 95 % on its side; the upper is 1 beyond the largest known
-        # share.
+        ("p", pa.float64()),  # from the randomisation test
+        ("p_adjusted", pa.float64()),  # adjusted over the targets (Holm)
+        ("p_other", pa.float64()),  # other side: more certain about the control set
+        # Share of D_Q held, null if unknown. Each limit holds at 95 % on its side; the upper one is 1 beyond the
+        # largest known share.
         *interval_fields("share"),
-        ("accuracy", pa.float64()),  # on the control set; null if a table lacks it
-        ("accuracy_calibration", pa.float64()),  # of the calibration models
-        ("accuracy_p", pa.float64()),  # of a difference
+        ("accuracy", pa.float64()),  # on the control set; null if a table does not allow it
+        ("accuracy_calibration", pa.float64()),  # mean over the calibration models
+        ("accuracy_p", pa.float64()),  # null hypothesis: equal accuracy
         ("agreement", pa.float64()),  # with the calibration models on the control set
         ("agreement_calibration", pa.float64()),
         ("agreement_p", pa.float64()),
-        ("repeats", pa.int32()),  # images that were sent twice
+        ("repeats", pa.int32()),  # images sent twice
         ("disagreeing", pa.int32()),  # repeated images with two answers
-        ("tied", pa.float64()),  # share of pairs of hard images of one class with equal confidences
+        ("tied", pa.float64()),  # share of equal confidences among pairs of hard images of one class
         ("decision", pa.string()),  # forgotten, not forgotten, not assessable, undecided
-        ("reason", pa.string()),  # the reason for not assessable or undecided, else null
+        ("reason", pa.string()),  # why it is not assessable or undecided, else null
         ("right", pa.string()),  # right, undecided, wrong; null if the training is unknown
-        ("images", pa.int64()),  # of D_Q
+        ("images", pa.int64()),  # images in D_Q
         ("controls", pa.int64()),
-        ("units", pa.int64()),  # of both: groups of images that were drawn together
+        ("units", pa.int64()),  # groups of images that were drawn together, in D_Q and control set
     ]
 )
 HELD = "share of D_Q held"
-SURER = "more certain about D_Q"  # with the p-value of the test
-LESS = "more certain about control"  # with the p-value of its other side
+SURER = "more certain about D_Q"  # with the test's p-value
+LESS = "more certain about control"  # with the p-value of the test's other side
 CHECKS = ("accuracy", "agreement")
 REPEATED = "repeated images with two answers"
 METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
@@ -82,9 +82,9 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 
 @task(version=7, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
-    """Judge each target (DECISIONS), by its number, from tables of CONFIDENCES.
+    """Judge each target (DECISIONS) from tables of CONFIDENCES, in target order.
 
-    A target without answers has no row. A table of RECOGNITION affects targets that are tables of outputs.
+    A target without answers has no row. A table of RECOGNITION affects targets that are output tables.
     """
     trial = recognition.read_trial(inputs)
     matrix = confidence_matrix([table for table in inputs if not table.schema.equals(recognition.RECOGNITION)])
@@ -204,8 +204,7 @@ def plan(data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The share of each target, its effect with the test, its likeness on the control set, and the number decided
-    rightly.
+    """Yield each target's share, effect with the test, likeness on the control set, and the number of right decisions.
 
     A target without answers has a row without a value.
     """
@@ -236,12 +235,12 @@ def share_row(target: Row) -> Row:
 
 
 def unanswered_row(name: str) -> Row:
-    """The share of a target without answers."""
+    """Return the share row of a target without answers."""
     return row(HELD, {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
 
 
 def side_rows(target: Row) -> Iterator[Row]:
-    """The effect with the p-value of each side of the test; nothing without a control set."""
+    """Yield the effect with the p-value of each side of the test. Yields nothing without a control set."""
     setting = {"target": target["name"]}
     surer = column_estimate(target, "effect", target["models"])
     if surer.value is not None:
@@ -252,7 +251,7 @@ def side_rows(target: Row) -> Iterator[Row]:
 
 
 def likeness_rows(target: Row) -> Iterator[Row]:
-    """The target's likeness to the calibration models on the control set; nothing without one."""
+    """Yield the target's likeness to the calibration models on the control set. Yields nothing without one."""
     if target["effect"] is None:
         return
     setting = {"target": target["name"]}
@@ -266,9 +265,9 @@ def likeness_rows(target: Row) -> Iterator[Row]:
 
 
 def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
-    """The accuracy of each given target on the control set, if known; `fits` has the accuracy of trained models.
+    """Yield each given target's accuracy on the control set, if known. `fits` has the accuracy of trained models.
 
-    The best constant answer is that of D_Q, from whose source the control set comes.
+    The best constant answer is computed on D_Q, since the control set comes from the same source.
     """
     for target in judged:
         if target["source"] != "training" and target["accuracy"] is not None:
@@ -278,7 +277,7 @@ def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
 
 
 def tie_rows(target: Row) -> Iterator[Row]:
-    """The share of equal confidences of the target; nothing without a test."""
+    """Yield the target's share of equal confidences. Yields nothing without a test."""
     if target["tied"] is not None:
         yield tied_row(target["tied"], target["images"], "image", target=target["name"])
 

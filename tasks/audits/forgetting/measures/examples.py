@@ -1,6 +1,6 @@
 """One image of each class from each part of the data, with the numbers of images and groups, such as patients.
 
-An image is drawn uniformly from its class and part. Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's
+Images are drawn uniformly from their class and part. Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's
 groups at both field strengths.
 """
 
@@ -26,12 +26,12 @@ from tasks.numerics import seeds
 EXAMPLES = pa.schema(
     [
         ("part", pa.string()),  # query, calibration, outside
-        ("data", pa.string()),  # the data set's name, without folders
+        ("data", pa.string()),  # data set name, without folders
         ("label", pa.int32()),
-        ("name", pa.string()),  # of the class; null if it has none
-        ("row", pa.int64()),  # of the data set's training split
-        ("images", pa.int64()),  # of the class in the part
-        ("groups", pa.int64()),  # groups of these images, such as patients; the number of images if they have no groups
+        ("name", pa.string()),  # class name; null if it has none
+        ("row", pa.int64()),  # row of the data set's training split
+        ("images", pa.int64()),  # images of the class in the part
+        ("groups", pa.int64()),  # groups of these images, such as patients; one group per image if there are none
     ]
 )
 
@@ -53,13 +53,13 @@ class Examples(Ranged):
 
 @task(version=2, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Draw one image of each class in each part (EXAMPLES), uniformly; empty classes have none."""
+    """Draw one image per class from each part (EXAMPLES), uniformly. Empty classes have none."""
     images = [image for name, part in config.parts.items() for image in _draw_examples(name, part, config.seed)]
     return pa.Table.from_pylist(images, EXAMPLES)
 
 
 def _draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
-    """The part's rows of the table, classes ascending."""
+    """Yield the part's rows of the table, in class order."""
     images = load(part.data)
     indices = part.rows(images)
     labels = images.train_labels[indices]
@@ -83,7 +83,7 @@ def plan(data: DataSets, _scoring: object) -> Job:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The numbers of images and groups of each class in each part."""
+    """Yield the numbers of images and groups per class and part."""
     for image in tables.rows(EXAMPLES):
         setting = {"part": image["part"], "class": image["name"] or image["label"]}
         yield row("images", setting, alone(float(image["images"]), image["groups"]), "group")

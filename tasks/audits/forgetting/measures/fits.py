@@ -1,4 +1,4 @@
-"""Training accuracy: how well each training learnt its data.
+"""Training accuracy: how well each model learnt its training data.
 
     train accuracy = share of the training images that the model classifies correctly, in evaluation mode
 
@@ -24,18 +24,18 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
 
-ADEQUATE = 0.95  # training accuracy, below which a result warns
+ADEQUATE = 0.95  # the result warns below this training accuracy
 FITS = pa.schema(
     [
         ("model", pa.string()),  # query, calibration, partial, target
-        ("target", pa.int32()),  # its number, of a partial model that of its share; null for the others
+        ("target", pa.int32()),  # index of the target, or of a partial model's share; null for the others
         ("replicate", pa.int32()),
         ("seed", pa.int64()),
-        ("examples", pa.int64()),  # images trained on
+        ("examples", pa.int64()),  # number of training images
         ("epochs", pa.int32()),
-        ("train_loss", pa.float64()),  # of the last epoch, in nats
-        ("train_accuracy", pa.float64()),  # in evaluation mode, on all images trained on
-        ("validation_accuracy", pa.float64()),  # on test images of the query set's data
+        ("train_loss", pa.float64()),  # after the last epoch, in nats
+        ("train_accuracy", pa.float64()),  # in evaluation mode, on all training images
+        ("validation_accuracy", pa.float64()),  # on test images of the query set's data set
     ]
 )
 
@@ -49,7 +49,7 @@ class Fit:
 
 @task(version=1, name="forgetting.fit")
 def fit(config: Fit, inputs: Inputs) -> pa.Table:
-    """The one row of FITS of a training's table."""
+    """Build the FITS row of a training from its table."""
     (training,) = inputs
     (end,) = training.select(["seed", "examples", "epochs", "history", "train_accuracy"]).to_pylist()
     last = end["history"][-1]
@@ -69,7 +69,7 @@ def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Training accuracy by the kind of model, and the lowest of all, which the result may warn of."""
+    """Yield the training accuracy per kind of model, and the lowest of all, which may trigger a warning."""
     fits = tables.rows(FITS)
     for kind in ("query", "calibration", "partial", "target"):
         accuracies = [fitted["train_accuracy"] for fitted in fits if fitted["model"] == kind]

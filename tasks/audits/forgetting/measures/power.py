@@ -2,9 +2,9 @@
 
     power(share) = models that the randomisation test accuses, each audited alone / models of the share
 
-in addition to all of D_C, with its Wilson interval. At share 0, where each calibration model is compared with the
-others, it is the rate of false alarms. The smallest detected share is the smallest from which on all shares reach
-REQUIRED_POWER. Each share also has the number of its models that would be cleared.
+The models are also trained on all of D_C. Each rate has a Wilson interval. At share 0, where each calibration model is
+compared with the others, it is the false alarm rate. The smallest detected share is the smallest one such that it and
+all larger shares reach REQUIRED_POWER. For each share, the number of models that would be cleared is also reported.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tasks.contract.summaries import Row, alone, column_estimate, interval_colum
 from tasks.numerics.statistics import mean, proportion
 
 REQUIRED_POWER = 0.8
-# One row per share, in rising order.
+# One row per share, in ascending order.
 POWER = pa.schema(
     [
-        ("share", pa.float64()),  # of D_Q in training, in addition to all of D_C; 0: false alarms
+        ("share", pa.float64()),  # share of D_Q in training, with all of D_C; 0: false alarms
         ("models", pa.int32()),
-        ("detected", pa.int32()),  # models accused, each audited alone
+        ("detected", pa.int32()),  # models accused if audited alone
         *interval_fields("power"),  # detected / models, with its Wilson interval
-        ("effect", pa.float64()),  # the mean of their effects, with its 95 % interval over trainings
+        ("effect", pa.float64()),  # mean effect, with a 95 % interval over trainings
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("cleared", pa.int32()),  # models with a negligible upper limit that are not accused
@@ -44,16 +44,16 @@ POWER = pa.schema(
 
 @dataclass(frozen=True)
 class Power:
-    """The configuration of the decisions, as in the table of decisions."""
+    """Configuration of the decisions, as in the table of decisions."""
 
     decisions: Decisions
 
 
 @task(version=2, name="forgetting.power", gathers=True)
 def power(config: Power, inputs: Inputs) -> pa.Table:
-    """Count the detections at each share (POWER), from tables of CONFIDENCES; empty without a control set.
+    """Count the detections at each share (POWER) from tables of CONFIDENCES. Empty without a control set.
 
-    Models without answers are missing, as are shares without models.
+    Models without answers are omitted, as are shares without models.
     """
     model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
     if not model_effects.is_controlled:
@@ -82,7 +82,7 @@ def _power_row(share: float, models: Sequence[SingleAudit], negligible: float) -
 
 
 def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
-    """The smallest share above 0 from which on all shares reach REQUIRED_POWER; None if there is none."""
+    """Return the smallest positive share at and above which power reaches REQUIRED_POWER. None if there is none."""
     smallest = None
     for share in sorted((share for share in powers if share > 0), reverse=True):
         if powers[share] < REQUIRED_POWER:
@@ -92,7 +92,7 @@ def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
 
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
-    """Plan nothing without a control set or without a model of a known share."""
+    """Plan the power. Plans nothing without a control set or without a model of a known share."""
     has_known_target = any(target.is_beside_all and target.remembers for target in scoring.targets)
     if not data.query.is_controlled or not (scoring.decisions.partial or has_known_target):
         return ()
@@ -100,7 +100,7 @@ def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """Power at each share of D_Q, and the smallest detected share."""
+    """Yield the power at each share of D_Q, and the smallest detected share."""
     shares = tables.rows(POWER)
     for share in shares:
         rate = column_estimate(share, "power", share["models"])

@@ -1,13 +1,13 @@
-"""Each model's confidences about the query set and the control set: the probability of the true class of each image.
+"""Each model's confidences on the query set and the control set: the probability of the true class of each image.
 
     c = softmax(logits)[true class]
 
-in float32, the models' precision, or as printed in a table of outputs. All other measures of scores are computed from
-these numbers. Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
+Confidences are in float32, the models' precision, or as printed in a table of outputs. All other score measures are
+computed from them. Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
 
-Also the key that an owner was promised, which identifies each sent image as D_Q or control. The owner can compute its
-SHA-256 once the table is returned and compare it with README.txt. The commitment exists only for tables of outputs and
-a control set that could not be guessed.
+This module also has the commitment: the SHA-256 of the key that an owner was promised, which identifies each sent image
+as D_Q or control. Once the table is returned, the owner can compute the SHA-256 and compare it with README.txt. The
+commitment exists only for tables of outputs with a control set that could not be guessed.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ if TYPE_CHECKING:
 CONFIDENCES = pa.schema(
     [
         ("model", pa.string()),  # query, calibration, partial, target
-        ("target", pa.int32()),  # its number, of a partial model that of its share; null for the others
+        ("target", pa.int32()),  # index of the target, or of a partial model's share; null for the others
         ("replicate", pa.int32()),
-        ("set", pa.string()),  # query: D_Q; control
-        ("row", pa.int64()),  # of the training split of the set's data
+        ("set", pa.string()),  # query (D_Q) or control
+        ("row", pa.int64()),  # row of the training split of the set's data
         ("group", pa.int64()),  # such as the patient; the row if images have no groups
         ("label", pa.int32()),
         ("confidence", pa.float64()),
-        ("right", pa.bool_()),  # whether no class is more probable; null if a table lacks other classes
-        ("again", pa.float64()),  # confidence in the second copy of the image; null without one
-        ("resolution", pa.float64()),  # last decimal place that was printed, or is compared; 0: float32
-        ("printed", pa.float64()),  # last decimal place that was printed; 0: float32
+        ("right", pa.bool_()),  # whether no class is more probable; null if a table lacks the other classes
+        ("again", pa.float64()),  # confidence on the second copy of the image; null if there is none
+        ("resolution", pa.float64()),  # unit of the last decimal place printed or compared; 0: float32
+        ("printed", pa.float64()),  # unit of the last decimal place printed; 0: float32
     ]
 )
 COMMITMENT = pa.schema(
     [
-        ("pictures", pa.int64()),  # images sent, repeats included
+        ("pictures", pa.int64()),  # images sent, including repeats
         ("key", pa.string()),  # SHA-256 of the key in the owner's README.txt
     ]
 )
 HANDED_OUT = "images handed out"
-DIGITS = 16  # of the key's SHA-256, in the summary
+DIGITS = 16  # hex digits of the key's SHA-256 in the summary
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One model and its images. Without `file` and `outputs` it is the model trained by the (one) input."""
+    """One model and its images. Without `file` and `outputs`, the model comes from the single input."""
 
     model: ModelId
     probes: ProbeSet
@@ -86,7 +86,7 @@ def batch_key(config: Ask) -> Ask:
 
 @task(version=3, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
-    """The model's confidences (CONFIDENCES), image by image: first D_Q, then the control set."""
+    """Evaluate the model's confidences (CONFIDENCES) image by image, first D_Q, then the control set."""
     probes = load_probes(config.probes)
     answers = _model_answers(config, inputs, probes)
     values = answers.confidences
@@ -108,12 +108,12 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
 
 
 def _comparison_resolution(decimals: int) -> float:
-    """The last decimal place that is compared; 0 beyond float32's precision."""
+    """Return the unit of the last decimal place that is compared. 0 beyond float32's precision."""
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
 def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
-    """The model's answers about the probes; a model that is evaluated here gives repeats the same answer."""
+    """Return the model's answers on the probes. A model that is evaluated here gives repeats the same answer."""
     if config.outputs is not None:
         order = handout_order(config.probes)
         return table_answers(config.outputs, probes.labels, order, config.columns, config.interface)
@@ -122,7 +122,7 @@ def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
-    """The probability that the model assigns to each image's label."""
+    """Compute the probability that the model assigns to each image's label."""
     if config.file is not None:
         from tasks.external.loading import load_model
         from tasks.external.outputs import CLASS_ORDER, check_class_order
@@ -145,7 +145,7 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
 
 def _label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
-    """The confidences from log-probabilities (n, classes). Raises ValueError for a label beyond the classes."""
+    """Select the confidences from log-probabilities (n, classes). Raises ValueError for a label beyond the classes."""
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
             f"model {name} has {log_p.shape[1]} outputs; expected more than {labels.max()}, a label of the query set"
@@ -155,7 +155,7 @@ def _label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) ->
 
 
 def plan_answers(question: Scores, data: DataSets, trainings: Mapping[ModelId, Job]) -> Iterator[Job]:
-    """Plan the answers of each model, trained ones first; they are the input of the measures that compare models."""
+    """Plan the answers of each model, trained ones first. They are the input of the measures that compare models."""
     make_ask = partial(Ask, probes=data.probes, decimals=question.decimals)
     for model, job in trainings.items():
         yield Job(ask, make_ask(model), (job,))
@@ -166,7 +166,7 @@ def plan_answers(question: Scores, data: DataSets, trainings: Mapping[ModelId, J
         yield Job(ask, make_ask(ModelId("target", number, 0), file=file, interface=audited.interface))
     if audited.tables is None:
         return
-    gives = Interface(gives=audited.interface.gives)  # the only part that affects tables
+    gives = Interface(gives=audited.interface.gives)  # the only setting that affects tables
     columns = audited.tables.columns
     for number, outputs in enumerate(audited.outputs, start=len(audited.models)):
         yield Job(ask, make_ask(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
@@ -178,7 +178,7 @@ def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
 
 @task(version=1, name="forgetting.commitment")
 def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The number of images sent and the key's SHA-256 (COMMITMENT), in one row."""
+    """Record the number of images sent and the key's SHA-256 (COMMITMENT, one row)."""
     key = key_table(config)
     return make_table(COMMITMENT, pictures=key.num_rows, key=Split(key).commitment)
 

@@ -1,17 +1,17 @@
-"""The published score: each target's rho with its interval, the published rule, and the distances between models.
+"""The published score: each target's rho with an interval, the published rule, and the distances between models.
 
     rho = mean over i, j of KS(q_i, t_j) / mean over i, k of KS(q_i, c_k)
 
-of query models q, calibration models c and the target's models t. About 1: like models that never saw D_Q. Near the
-floor over the denominator: like models of D_Q. The published rule, rho >= 1 of a single triple, is counted. Neither
-decides: see `decisions`.
+for query models q, calibration models c and the target's models t. A rho of about 1 means that the target is like
+models that never saw D_Q. A rho near the floor over the denominator means that it is like models trained on D_Q. The
+published rule, rho >= 1 of a single triple, is counted. Neither decides: see `decisions`.
 
 The published score compares unrounded confidences; our one-sided score rounds them to `decimals` places.
 
-Distances are the KS of each query model and each other model, as published and one-sided, both in [0, 1]. Distances
-among query models are the floor: if calibration models are as close, rho has no meaning.
+Distances are the KS between each query model and each other model, as published and one-sided, both in [0, 1].
+Distances among query models are the floor: if calibration models are as close, rho has no meaning.
 
-Liu & Tsaftaris 2020, "Have you forgotten?", eqs. 2 to 4 and algorithm 1; for the interval see `rho`.
+Liu & Tsaftaris 2020, "Have you forgotten?", eqs. 2 to 4 and algorithm 1. For the interval see `rho`.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
 
-# One row per target with answers, and score.
+# One row per target with answers and score.
 RATIOS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
-        ("score", pa.string()),  # of the distances: published, one-sided
+        ("score", pa.string()),  # kind of distance: published, one-sided
         ("source", pa.string()),  # training, model, outputs
-        ("query", pa.float64()),  # shares trained on; null if unknown
+        ("query", pa.float64()),  # shares in training; null if unknown
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
         *interval_fields("ks"),  # A, the mean KS to the query models, with its 95 % interval
-        ("rho", pa.float64()),  # null if it is undefined
+        ("rho", pa.float64()),  # null if undefined
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("rule_forgotten", pa.int32()),  # triples that the published rule calls forgotten: rho >= 1
         ("rule_triples", pa.int32()),  # triples of a query, calibration and target model with a rho
         *interval_fields("ks_calibration"),  # B, at the target's resolution, with its 95 % interval
-        ("floor", pa.float64()),  # mean KS between query models, at the same resolution
+        ("floor", pa.float64()),  # mean KS between query models at the same resolution
         ("images", pa.int64()),
     ]
 )
@@ -63,10 +63,10 @@ DISTANCES = pa.schema(
     [
         ("query", pa.int32()),  # replicate of the query model
         ("model", pa.string()),  # kind of the other model: query, calibration, target
-        ("target", pa.int32()),  # its number; null if it is no target
-        ("replicate", pa.int32()),  # of the other model; a pair of query models occurs in either order
+        ("target", pa.int32()),  # target index; null if the model is not a target
+        ("replicate", pa.int32()),  # of the other model; each pair of query models occurs in both orders
         ("ks", pa.float64()),
-        ("below", pa.float64()),  # one-sided: how far the other model's confidences lie below the query model's
+        ("below", pa.float64()),  # one-sided: how far the other model's confidences lie below
         ("images", pa.int64()),
     ]
 )
@@ -75,16 +75,16 @@ COLUMN: Mapping[Score, str] = {"one-sided": "below", "published": "ks"}
 
 @dataclass(frozen=True)
 class Ratios:
-    """The targets by their numbers."""
+    """The targets, in order."""
 
     targets: tuple[NamedTarget, ...]
 
 
 @task(version=4, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
-    """Compute rho of each target (RATIOS), by its number, from tables of CONFIDENCES.
+    """Compute rho of each target (RATIOS) from tables of CONFIDENCES, in target order.
 
-    A target without answers has no rows, and without a query model the table is empty.
+    A target without answers has no rows. Without a query model the table is empty.
     """
     matrix = confidence_matrix(inputs)
     if not matrix.replicates("query"):
@@ -126,7 +126,7 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score
 def _published_rule(
     ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], is_given: bool
 ) -> tuple[int, int]:
-    """The number of triples (q_r, c_r, t_r) with rho >= 1, and the number with a rho.
+    """Count the triples (q_r, c_r, t_r) with rho >= 1, and the triples with a rho.
 
     A triple has no rho if a training is missing or KS(q_r, c_r) is 0. A given model is in every triple.
     """
@@ -152,7 +152,7 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """rho and both distances of each target, and the answers of the published rule.
+    """Yield rho and both distances of each target, and the answers of the published rule.
 
     A target without answers has a row without a value.
     """
@@ -175,7 +175,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 def score_rows(
     score: Score, judged: Sequence[Row], unanswered: Sequence[str], printed: Mapping[str, PublishedNumbers]
 ) -> Iterator[Row]:
-    """rho and KS of each target, with the paper's numbers for the same run."""
+    """Yield rho and KS of each target, with the paper's numbers for the same run."""
     prefix = METRIC_PREFIX[score]
     for target in judged:
         rho = Estimate(target["rho"], target["low"], target["high"], target["models"])
@@ -192,15 +192,15 @@ def score_rows(
 
 @task(version=2, name="forgetting.distances", gathers=True)
 def distances(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """KS of each query model and each other model (DISTANCES): published, and one-sided of rounded confidences.
+    """Compute KS between each query model and each other model (DISTANCES) from tables of CONFIDENCES.
 
-    The inputs are tables of CONFIDENCES.
+    The published distance uses unrounded confidences, the one-sided distance rounded ones.
     """
     return pa.Table.from_pylist(list(pairs(confidence_matrix(inputs))), DISTANCES)
 
 
 def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
-    """The rows, by the other model and then by query model."""
+    """Yield the rows, ordered by the other model and then by query model."""
     numbers = sorted({model.target for model in matrix.models if model.target is not None})
     query = matrix.replicates("query")
     calibration = matrix.replicates("calibration")
@@ -227,7 +227,7 @@ def _plan_distances(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def _distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The mean distance from query models of calibration models and of other query models."""
+    """Yield the mean distance of calibration models, and of other query models, from query models."""
     measured = tables.rows(DISTANCES)
     for score, prefix in METRIC_PREFIX.items():
         column = COLUMN[score]

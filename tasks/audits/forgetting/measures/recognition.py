@@ -1,11 +1,12 @@
-"""Would an owner pass who recognises the images of D_Q and answers about them from a clean model?
+"""Would an owner pass who recognises the images of D_Q and answers about them with a clean model?
 
 Nothing binds a table of outputs to a model. Each model of the largest known share simulates such an owner:
 
     answers about D_Q: a calibration model's    answers about the control set: its own
 
-and is judged like a table, compared with the other calibration models. It knows more about the control set, images of
-D_Q's kind, than models of D_C do, and this reveals it if D_Q is large relative to D_C. So
+The simulated owner is judged like a table, compared with the other calibration models. Its model knows more about the
+control set, which is similar to D_Q, than models trained on D_C do. This gives the owner away if D_Q is large relative
+to D_C. So
 
     passed = pairs of a model and a calibration model that are called forgotten / pairs
 
@@ -39,9 +40,9 @@ from tasks.numerics.statistics import proportion
 
 RECOGNITION = pa.schema(
     [
-        ("share", pa.float64()),  # of D_Q that the models hold: the largest known one
+        ("share", pa.float64()),  # share of D_Q that the models hold: the largest known one
         ("pairs", pa.int32()),
-        ("passed", pa.int32()),  # of them called forgotten
+        ("passed", pa.int32()),  # pairs called forgotten
     ]
 )
 PASSED = "simulated owners with a clean model's answers, called forgotten"
@@ -49,14 +50,14 @@ PASSED = "simulated owners with a clean model's answers, called forgotten"
 
 @dataclass(frozen=True)
 class Recognition:
-    """The configuration of the decisions, as in the table of decisions."""
+    """Configuration of the decisions, as in the table of decisions."""
 
     decisions: Decisions
 
 
 @task(version=1, name="forgetting.recognition", gathers=True)
 def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
-    """Count the simulated owners who pass (RECOGNITION), from tables of CONFIDENCES; empty without suitable models."""
+    """Count the simulated owners who pass (RECOGNITION) from tables of CONFIDENCES. Empty without suitable models."""
     model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
     partial = [
         group
@@ -77,7 +78,7 @@ def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
 
 
 def passes(model_effects: ModelEffects, model: ModelId, clean: int) -> bool:
-    """Whether this model is called forgotten with the answers of the calibration model `clean` about D_Q."""
+    """Return whether `model` is called forgotten if it answers about D_Q like the calibration model `clean`."""
     if any(check.is_alike is False for check in model_effects.likeness_checks([model])):
         return False
     calibration = model_effects.calibration_confidences
@@ -99,7 +100,7 @@ def passes(model_effects: ModelEffects, model: ModelId, clean: int) -> bool:
 
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
-    """Plan nothing unless tables are judged that nothing binds to a model."""
+    """Plan the trial. Plans nothing unless the run judges tables that nothing binds to a model."""
     is_judged = data.query.is_controlled and scoring.decisions.partial
     if not is_judged or not has_unbound_tables(scoring.audited):
         return ()
@@ -113,7 +114,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def read_trial(tables: Inputs) -> RecognitionTrial | None:
-    """Read the trial from such a table among others; None if there is none."""
+    """Read the trial from the RECOGNITION table among these tables. None if there is none."""
     trials = Tables(tables).rows(RECOGNITION)
     if trials:
         return RecognitionTrial(trials[0]["share"], trials[0]["passed"], trials[0]["pairs"])

@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables."""
+"""Measures of the audit, and the summary of their tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.audits.membership.measures import attacks, curves, epsilon, given, re
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of the summary: the rows of the answer come first.
+# In summary order. The rows of the answer come first.
 MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
     *records.MEASURES,

@@ -1,15 +1,15 @@
-"""How well do published attacks distinguish members from non-members, at which false-positive rate?
+"""How well do published attacks distinguish members from non-members, and at which false-positive rate?
 
-Each model is a target in turn (`tasks.audits.membership.attacks`). For each attack and target, the table has the area
-under the curve; the share of the target's records that score higher than with their partner; and, at nominal
-false-positive rates, the true- and the false-positive rate with Clopper and Pearson's interval over records. Thresholds
-are quantiles of the scores of records that the other targets were not trained on: thresholds fitted to the target's own
-records overstate the abilities of an attacker.
+Each model is a target in turn (`tasks.audits.membership.attacks`). For each attack and target, the table contains the
+area under the curve, the share of the target's training records that score higher with the target than with its
+partner, and, at nominal false-positive rates, the true- and the false-positive rate with Clopper and Pearson's interval
+over records. Thresholds are quantiles of the scores of records that the other targets were not trained on, because
+thresholds fitted to the target's own records would overstate the abilities of an attacker.
 
     precision at a prior = prior TPR / (prior TPR + (1 - prior) FPR)
 
-is the share of members among the records called members, if `prior` is the share of members among all. Jebreel et al.
-2026.
+is the share of members among the records called members, if `prior` is the share of members among all records. Jebreel
+et al. 2026.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tasks.numerics.ranks import area_under_curve
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}
 RATES = {"0.1 %": 0.001, "1 %": 0.01}  # nominal false-positive rates
-PRIORS = {"1 %": 0.01, "10 %": 0.1}  # shares of members among all records
+PRIORS = {"1 %": 0.01, "10 %": 0.1}  # share of members among all records
 SCORES = pa.schema(
     [
         ("attack", pa.string()),
         ("target", pa.int64()),
         ("auc", pa.float64()),
-        ("won", pa.float64()),  # share of its records that score higher than with the partner; ties count half
+        ("won", pa.float64()),  # share of training records that score higher than with the partner; ties count half
         *interval_fields(*(f"{kind} at {rate}" for rate in RATES for kind in KINDS)),
     ]
 )
@@ -52,7 +52,7 @@ PRECISION = "precision"
 
 @dataclass(frozen=True)
 class Matching:
-    """The seed that matches models for each record."""
+    """Seed for pairing models, record by record."""
 
     seed: int
 
@@ -60,7 +60,7 @@ class Matching:
 def plan_matching(
     measure: Callable[[Matching, Inputs], pa.Table], config: Membership, trainings: tuple[Job, ...]
 ) -> Job | tuple[()]:
-    """Plan a measure of attacks; nothing for canaries, or for a given model without references."""
+    """Plan a measure of attacks. Plans nothing for canaries, or for a given model without references."""
     if trainings:
         return Job(measure, Matching(seeds.derive(config.seed, "matching")), trainings)
     return ()
@@ -68,7 +68,7 @@ def plan_matching(
 
 @task(version=2, name="membership.attacks", gathers=True)
 def attacks(config: Matching, inputs: Inputs) -> pa.Table:
-    """Run each attack on each target (SCORES); no row without `balanced_records`."""
+    """Run each attack on each target (SCORES). Empty without `balanced_records`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return SCORES.empty_table()
@@ -83,7 +83,7 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
 
 
 def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of SCORES of an attack, from its scores of each record on each target."""
+    """Yield the SCORES rows of an attack, from its scores of each record on each target."""
     positives = exceed_thresholds(scores, member, tuple(RATES.values()))
     for target, is_member in enumerate(member):
         partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
@@ -102,7 +102,7 @@ def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.i
 
 
 def balanced_records(answers: Answers) -> Answers | None:
-    """Return the answers for records in exactly half of the models; None if there are none (`balanced_part`)."""
+    """Return the answers for records in exactly half of the models. None if there are none (`balanced_part`)."""
     models_and_records = balanced_part(answers.member)
     if models_and_records is None:
         return None
@@ -127,7 +127,7 @@ def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
 def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | None = None) -> dict[str, Array]:
     """Score every record with each attack on each target, (models, records) each.
 
-    `max_pairs` limits the number of pairs of references.
+    `max_pairs` limits the number of reference pairs.
     """
     scores = {attack: np.empty(answers.phi.shape) for attack in ATTACKS}
     right = answers.correct.astype(np.float64)
@@ -142,7 +142,7 @@ def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | N
 def exceed_thresholds(scores: Array, member: Mask, nominal: Sequence[float]) -> list[Mask]:
     """Return, for each nominal false-positive rate, which records each target calls members, (models, records).
 
-    The threshold of a target is that quantile of the scores of records that the other targets were not trained on.
+    A target's threshold is that quantile of the scores of records that the other targets were not trained on.
     """
     is_called = [np.empty(scores.shape, dtype=bool) for _ in nominal]
     for target in range(len(scores)):
@@ -165,11 +165,11 @@ COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (
 
 
 def mean_over_targets(values: Array) -> Estimate:
-    """Return the mean with its t interval, widened by the square root of 2; n counts targets.
+    """Return the mean with a t interval, widened by the square root of 2. n counts targets.
 
     Targets share records and references, and partners carry the same information twice. In simulated nulls, the mean
-    area under the curve of online LiRA varies 1.4 times as much as for independent targets (16 models), that of the
-    other attacks less.
+    area under the curve of online LiRA varies 1.4 times as much as for independent targets (16 models); that of the
+    other attacks varies less.
     """
     return _widen(statistics.mean(values))
 
@@ -191,7 +191,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 
 
 def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:
-    """Yield the means over targets of each attack, and its precision, from the rows of SCORES."""
+    """Yield each attack's means over targets and its precision, from the rows of SCORES."""
     for column, metric, null, more in COLUMNS:
         for attack, lines in by_attack.items():
             yield row(metric, {"attack": attack, **more}, mean_over_targets(lines[column].to_numpy()), "training", null)
@@ -204,10 +204,10 @@ def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:
 
 
 def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
-    """Return the share of members among the records called members; None if no record is called a member.
+    """Return the share of members among the records called members. None if no record is called a member.
 
     Rates are means over targets. The interval is a jackknife over targets on the log-odds, widened as in
-    `mean_over_targets`. It is missing if the false-positive rate without one of the targets is 0.
+    `mean_over_targets`. It is missing if leaving out one target makes the false-positive rate 0.
     """
 
     def log_odds(is_used: Mask) -> float:

@@ -6,17 +6,17 @@ Four tables, for the attacks and thresholds of `measures.attacks`:
 - `references`: the same rates at a nominal rate of 1 %, and the area under the curve, with fewer references.
 - `calls`: number of models that call each record a member at a nominal rate of 1 %, among those that were trained on it
   and those that were not.
-- `histograms`: scores of each attack over all targets, of members and non-members; for the loss the log-odds, which
-  order records in the same way and do not pile up at 0.
+- `histograms`: scores of each attack over all targets, for members and non-members. For the loss, the log-odds are
+  used, which order records in the same way and do not pile up at 0.
 
 A pooled false-positive rate holds on average over records. If it held for each record, two models without a record
-would call it a member independently. The summary therefore also has the rate at which a second model without the record
-calls it a member if a first one does:
+would call it a member independently of each other. The summary therefore also contains the rate at which a second model
+without the record calls it a member if a first one does:
 
     repeated false-positive rate = sum over records of c (c - 1) / sum over records of c (n - 1)
 
-where c of the n models without the record call it a member. This is the mean of the records' rates, weighted by
-themselves, without bias.
+where c of the n models without the record call it a member. This is an unbiased estimate of the mean of the records'
+rates, weighted by the rates themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tasks.numerics.exact_test import Array, Mask
 from tasks.numerics.ranks import area_under_curve
 
 NOMINAL = tuple(float(rate) for rate in np.logspace(-4, 0, 33))  # eight per decade
-AT = 0.01  # nominal rate of `references` and `calls`
+AT = 0.01  # nominal rate for `references` and `calls`
 ROC = pa.schema(
     [
         ("attack", pa.string()),
@@ -58,7 +58,7 @@ ROC = pa.schema(
 REFERENCES = pa.schema(
     [
         ("attack", pa.string()),
-        ("references", pa.int64()),  # number of models, half of them trained on the record
+        ("references", pa.int64()),  # number of reference models, half of them trained on the record
         ("target", pa.int64()),
         ("auc", pa.float64()),
         ("tpr", pa.float64()),
@@ -68,9 +68,9 @@ REFERENCES = pa.schema(
 CALLS = pa.schema(
     [
         ("attack", pa.string()),
-        ("row", pa.int64()),  # of the training split
+        ("row", pa.int64()),  # row of the training split
         ("inside", pa.int64()),  # models trained on it
-        ("called_inside", pa.int64()),  # models among these that call it a member
+        ("called_inside", pa.int64()),  # those among them that call it a member
         ("outside", pa.int64()),
         ("called_outside", pa.int64()),
     ]
@@ -79,19 +79,19 @@ HISTOGRAMS = pa.schema(
     [
         ("attack", pa.string()),
         ("member", pa.bool_()),
-        ("low", pa.float64()),  # of the bin; the outer bins also count more extreme scores
+        ("low", pa.float64()),  # bin edge; the outer bins also count more extreme scores
         ("high", pa.float64()),
-        ("count", pa.int64()),  # pairs of a target and a record
+        ("count", pa.int64()),  # pairs of target and record
     ]
 )
 BINS = 40
-BEYOND = 0.005  # share of scores beyond the bins, at each end
+BEYOND = 0.005  # share of scores beyond the bins at each end
 REPEATED = "repeated false-positive rate"
 
 
 @task(version=1, name="membership.roc", gathers=True)
 def roc(config: Matching, inputs: Inputs) -> pa.Table:
-    """Measure the rates of each attack on each target at NOMINAL (ROC); no row without `balanced_records`."""
+    """Measure the rates of each attack on each target at NOMINAL (ROC). Empty without `balanced_records`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return ROC.empty_table()
@@ -110,7 +110,7 @@ def roc(config: Matching, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.references", gathers=True)
 def references(config: Matching, inputs: Inputs) -> pa.Table:
-    """Measure the rates of each attack on each target by number of references (REFERENCES); no row as in `roc`."""
+    """Measure each attack's rates on each target by number of references (REFERENCES). Empty as in `roc`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return REFERENCES.empty_table()
@@ -130,7 +130,7 @@ def references(config: Matching, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.calls", gathers=True)
 def calls(config: Matching, inputs: Inputs) -> pa.Table:
-    """Count the models that call each record a member, for each attack (CALLS); no row as in `roc`."""
+    """Count the models that call each record a member, for each attack (CALLS). Empty as in `roc`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return CALLS.empty_table()
@@ -153,7 +153,7 @@ def calls(config: Matching, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.histograms", gathers=True)
 def histograms(config: Matching, inputs: Inputs) -> pa.Table:
-    """Bin the scores of each attack by membership (HISTOGRAMS); no row as in `roc`."""
+    """Bin the scores of each attack by membership (HISTOGRAMS). Empty as in `roc`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return HISTOGRAMS.empty_table()
@@ -171,7 +171,7 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
 
 
 def rates(is_called: Mask, member: Mask) -> Iterator[tuple[float, float]]:
-    """Yield the true- and false-positive rate of each target; masks are (models, records)."""
+    """Yield the true- and false-positive rate of each target. Masks are (models, records)."""
     for is_member, its in zip(member, is_called, strict=True):
         yield float(its[is_member].mean()), float(its[~is_member].mean())
 
@@ -182,7 +182,7 @@ def numbers_of_pairs(largest: int) -> Sequence[int]:
 
 
 def repeated_rate(alarms: Array, models: Array) -> float | None:
-    """Return the repeated false-positive rate from (records,) counts; None without false positives."""
+    """Compute the repeated false-positive rate from counts (records,). None without false positives."""
     chances = float((alarms * (models - 1)).sum())
     if chances:
         return float((alarms * (alarms - 1)).sum()) / chances

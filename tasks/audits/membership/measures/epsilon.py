@@ -1,8 +1,8 @@
 """Is the epsilon of a training larger than its accountant states? A lower bound from canaries.
 
-Canaries are ranked by the log-odds of the label that they are trained with, minus the mean over the other models if
-there are several, because the difficulty of a canary is independent of its coin. The number of canaries in the training
-data among the first of the ranking bounds epsilon from below (`tasks.numerics.epsilon`), each bound with confidence
+Canaries are ranked by the log-odds of the label that they are trained with. If there are several models, the mean over
+the other models is subtracted, because the difficulty of a canary is independent of its coin. The number of trained
+canaries at the top of the ranking bounds epsilon from below (`tasks.numerics.epsilon`). Each bound has confidence
 CONFIDENCE:
 
 - bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops.
@@ -14,11 +14,11 @@ CONFIDENCE:
 - many runs, if each model has one canary: the numbers of models with and without the canary above a threshold that the
   first half of the models chose. Jagielski et al. 2020; for a Gaussian mechanism, Nasr et al. 2023.
 
-The table also has the exposure of the canaries in the training data (Carlini et al. 2019), each ranked among those left
-out: log2 |R| - log2 rank, with mean log2 e = 1.44 bits in the limit if ranks carry no information.
+The table also contains the exposure of the canaries in the training data (Carlini et al. 2019), each ranked among those
+left out: log2 |R| - log2 rank, with mean log2 e = 1.44 bits in the limit if ranks carry no information.
 
-Several models are ranked together. Each has its own independent coins, so they count as one run with as many canaries
-in total, and the ranking uses only outputs of the models.
+Several models are ranked together. Each has its own independent coins, so they count as one run with their total number
+of canaries, and the ranking uses only the models' outputs.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ EPSILON = pa.schema(
         ("bound", pa.string()),
         ("epsilon", pa.float64()),  # lower bound
         ("delta", pa.float64()),
-        ("canaries", pa.int64()),  # in all models
+        ("canaries", pa.int64()),  # over all models
         ("inside", pa.int64()),  # canaries in the training data
         ("models", pa.int64()),
-        ("auc", pa.float64()),  # of the ranking
+        ("auc", pa.float64()),  # area under the curve of the ranking
         *interval_fields("exposure"),  # bits, mean over canaries in the training data; null if all or none are
-        ("exposure_null", pa.float64()),  # expected without information
-        ("p_value", pa.float64()),  # of epsilon = 0, by the first bound
-        ("spent", pa.float64()),  # by the accountant; null, like p_spent, without private training
-        ("p_spent", pa.float64()),  # of epsilon at most `spent`, by the first bound
+        ("exposure_null", pa.float64()),  # expected value without information
+        ("p_value", pa.float64()),  # for epsilon = 0, from the first bound
+        ("spent", pa.float64()),  # the accountant's epsilon; null, like p_spent, without private training
+        ("p_spent", pa.float64()),  # for epsilon at most `spent`, from the first bound
         ("tied", pa.float64()),  # share of pairs of canaries with equal scores, mean over models
     ]
 )
@@ -74,7 +74,7 @@ EPSILON = pa.schema(
 
 @dataclass(frozen=True)
 class AtDelta:
-    """The delta of the bounds on epsilon."""
+    """Delta of the bounds on epsilon."""
 
     delta: float
 
@@ -86,13 +86,13 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # 
 
 
 def _canary_delta(config: Membership) -> float:
-    """Return the delta of private training, or its default."""
+    """Return the delta of private training, or the default delta."""
     privacy = config.training.privacy
     return privacy.delta if privacy else Privacy.delta
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """Yield a warning if delta leaves the bets without power."""
+    """Yield a warning if delta deprives the bets of their power."""
     question = config.question
     if isinstance(question, Canaries):
         yield from describe_lost_power(question.canaries * question.models, _canary_delta(config), LEVEL)
@@ -100,7 +100,7 @@ def notes(config: Membership) -> Iterator[str]:
 
 @task(version=4, name="membership.epsilon", gathers=True)
 def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
-    """Compute each bound on epsilon (EPSILON); no row without models."""
+    """Compute each bound on epsilon (EPSILON). Empty without models."""
     tables = Tables(inputs).select(CANARIES)
     if not tables:
         return EPSILON.empty_table()
@@ -135,7 +135,7 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
 
 
 def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
-    """Return the exposure of canaries in the training data, each ranked among those left out."""
+    """Compute the exposure of trained canaries, each ranked among those left out."""
     space = len(outside) + 1
     member_exposure = mean(
         [exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)]
@@ -147,7 +147,7 @@ def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
 
 
 def less_the_others(scores: Array) -> Array:
-    """Subtract the mean of the other models from scores (models, canaries); one model stays unchanged."""
+    """Subtract the mean over the other models from scores (models, canaries). A single model stays unchanged."""
     models = len(scores)
     return scores if models == 1 else (scores - scores.mean(axis=0)) * models / (models - 1)
 

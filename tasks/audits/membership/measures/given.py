@@ -3,30 +3,31 @@
     p(i) = (1 + #(models without i that score i at least as high as the given model)) / (1 + #(models without i))
 
 If the given model was trained like the others, but without record i, all its ranks among them are equally likely: p is
-exact, without a model of the scores. q is p adjusted for the number of records (Benjamini & Hochberg 1995); a record is
-found if q is at most `level`. The score is the log-odds of the true label; a confidence if a table contains no more,
-with the scores of the models rounded like the table; or the correctness of the label if a table contains only labels.
+exact, without assuming a distribution of the scores. q is p adjusted for the number of records (Benjamini & Hochberg
+1995). A record is found if q is at most `level`. The score is the log-odds of the true label. If a table contains only
+confidences, the score is the confidence, and the other models' scores are rounded like the table. If a table contains
+only labels, the score is whether the label is correct.
 
-Few models cannot find single records: with 64 of them, p is at least 1 of 33. All records together carry more
-information. The lead of a model is its mean rank over the records, minus that over the non-members; the rank of an
-image is the share of models without it that score it lower, with ties counted half. The second mean removes the effect
-of a training that is more confident about all images. The lead of the given model is compared with that of each model
-trained here over the records that this model was not trained on:
+Few models cannot identify single records: with 64 of them, p is at least 1 of 33. All records together carry more
+information. The lead of a model is its mean rank over the records, minus that over the non-members. The rank of an
+image is the share of models without it that score it lower, with ties counted half. Subtracting the second mean removes
+the effect of a training that is more confident about all images. The lead of the given model is compared with that of
+each model trained here over the records that this model was not trained on:
 
     p = (1 + #(models trained here with at least this lead)) / (1 + #(models trained here))
 
-Was the given model trained like the others? All models are ranked together on the non-members. The distance of a model
-is that of its ranks from uniform ones (Cramer & von Mises),
+Was the given model trained like the others? All models are ranked together on the non-members. A model's distance
+measures how far its ranks are from uniform (Cramer & von Mises),
 
     D = 1 / (12 n) + sum over k of (u_(k) - (2 k - 1) / (2 n))^2
 
-and the rank of the given model among all distances is an exact p-value that it was trained like the others. Each model
-trained here also takes the place of the given model, to measure how often the lead over all records identifies a model
-trained on half of them.
+and the rank of the given model among all distances is an exact p-value for the hypothesis that it was trained like the
+others. Each model trained here also takes the place of the given model, to measure how often the lead over all records
+identifies a model trained on half of them.
 
-Are the records and the non-members alike? Two classifiers that never see a model learn on half of both sets to
-distinguish them, and are tested on the other half (`tasks.external.split_audit`). If they succeed, the answer is *not
-assessable*: a difference between the sets could be mistaken for memorisation, or hide it.
+Are the records and the non-members alike? Two classifiers that never see a model learn to distinguish one half of both
+sets, and are tested on the other half (`tasks.external.split_audit`). If they succeed, the answer is *not assessable*:
+a difference between the sets could be mistaken for memorisation, or hide it.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ from tasks.numerics.ranks import false_discovery_control, share_tied
 
 RANKS = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split
-        ("score", pa.float64()),  # of the given model
-        ("kind", pa.string()),  # of score: SCORES
-        ("models", pa.int64()),  # number of models trained here without the record
-        ("p_value", pa.float64()),  # null, like q_value and found, without such models
+        ("row", pa.int64()),  # row of the training split
+        ("score", pa.float64()),  # score by the given model
+        ("kind", pa.string()),  # kind of score, as in SCORES
+        ("models", pa.int64()),  # models trained here without the record
+        ("p_value", pa.float64()),  # null without such models, like q_value and found
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
         ("right", pa.bool_()),  # whether the given model labels it correctly; null if unknown
@@ -71,11 +72,11 @@ RANKS = pa.schema(
 KINSHIP = pa.schema(
     [
         ("given", pa.bool_()),  # false: a model trained here
-        ("distance", pa.float64()),  # of its ranks from uniform ones, on non-members
+        ("distance", pa.float64()),  # distance of its ranks from uniform, on non-members
         ("lead", pa.float64()),  # over all records
         ("unseen_lead", pa.float64()),  # over the records it was not trained on; null for the given model
         ("differing", pa.float64()),  # share of repeated images with two answers; null without repeats
-        ("repeats", pa.int64()),  # number of repeated images
+        ("repeats", pa.int64()),  # repeated images
     ]
 )
 OTHER_ANSWERS = pa.schema([*ANSWERS, ("other", pa.bool_())])
@@ -83,8 +84,8 @@ BLIND = pa.schema(
     [
         ("records", pa.int64()),
         ("others", pa.int64()),
-        *interval_fields("area"),  # under the curve, of the better of two classifiers that never see a model
-        ("p_value", pa.float64()),  # of the two sets being drawn alike
+        *interval_fields("area"),  # area under the curve of the better of two classifiers that never see a model
+        ("p_value", pa.float64()),  # null hypothesis: both sets were drawn in the same way
     ]
 )
 GIVEN = "given model"
@@ -98,16 +99,16 @@ APART = "area under the curve without the model"
 
 @dataclass(frozen=True)
 class Ranking:
-    """The level, and the first row of the non-members; 0 if they come from another data set."""
+    """Level, and the first row of the non-members (0 if they come from another data set)."""
 
     level: float
     first_unseen: int
 
 
 def _plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
-    """Return the inputs of both measures: scores of the given model and answers of the others; None without it.
+    """Return the settings and inputs of both measures: the given model's scores and the other models' answers.
 
-    Raises ValueError if the owner's table is missing or unusable.
+    None if no model is given. Raises ValueError if the owner's table is missing or unusable.
     """
     if not isinstance(config.question, GivenModel):
         return None
@@ -140,7 +141,7 @@ def plan_kinship(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Scores of one kind: the given model's (images,), and the others' (models, images).
+    """Scores of one kind: the given model's (images,), and the other models' (models, images).
 
     `inside` (models, images) marks the images that each model was trained on.
     """
@@ -152,7 +153,7 @@ class Compared:
 
 
 def compare(scores: pa.Table, answers: list[pa.Table], record: bool) -> Compared:
-    """Return the scores of the records, or of the non-members."""
+    """Return the scores of the records, or of the non-members if `record` is false."""
     rows_of_set = scores.filter(np.asarray(scores["record"]) == record)
     given_scores = rows_of_set["score"].to_numpy()
     rows = rows_of_set["row"].to_numpy()
@@ -165,7 +166,7 @@ def compare(scores: pa.Table, answers: list[pa.Table], record: bool) -> Compared
 
 
 def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
-    """Return the scores of the models of this kind, (models, records), rounded like those of the given model."""
+    """Return the models' scores of this kind, (models, records), rounded like those of the given model."""
     match kind:
         case "label":
             return answers.correct.astype(np.float64)
@@ -177,7 +178,7 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
 
 @task(version=2, name="membership.given_ranks", gathers=True)
 def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
-    """Rank the given model among the models without each record (RANKS); no row without its scores."""
+    """Rank the given model among the models without each record (RANKS). Empty without its scores."""
     scores, of_records, _ = _split_inputs(config, inputs)
     if scores is None:
         return RANKS.empty_table()
@@ -204,7 +205,7 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
 def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
     """Rank all models on the records and on the non-members (KINSHIP).
 
-    No row if a model lacks the answers to one of the sets, because tables do not name their model.
+    Empty if a model lacks the answers on one of the sets, because tables do not name their model.
     """
     scores, of_records, of_unseen = _split_inputs(config, inputs)
     if scores is None or not of_records or len(of_records) != len(of_unseen):
@@ -228,7 +229,7 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
 
 
 def _split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
-    """Return the given model's scores, if available, and the others' answers for records and for non-members."""
+    """Return the given model's scores, if available, and the others' answers on records and on non-members."""
     scores = next((table for table in inputs if table.schema.equals(SCORES)), None)
     answers = [table for table in inputs if table.schema.equals(ANSWERS)]
     if not config.first_unseen:
@@ -241,7 +242,7 @@ def _split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, lis
 
 
 def rank_p_values(target: Array, other_scores: Array, among: Mask) -> Array:
-    """Return the p-value, for each record, that the target scores it higher than the models of `among`, (records,).
+    """Return the p-value of the target's score on each record among the models in `among`, (records,).
 
     `other_scores` and `among` are (models, records). Ties increase the p-value.
     """
@@ -250,7 +251,7 @@ def rank_p_values(target: Array, other_scores: Array, among: Mask) -> Array:
 
 
 def rank_distances(scores: Array) -> Array:
-    """Return the Cramer-von Mises distance of each model's ranks from uniform ones; scores are (models, images)."""
+    """Return the Cramer-von Mises distance of each model's ranks from uniform. Scores are (models, images)."""
     from scipy import stats
 
     models, images = scores.shape
@@ -280,18 +281,18 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
 
 
 def lead_p_value(lead: float, other_leads: Array) -> float:
-    """Return the p-value of a lead among those of models trained here over records they were not trained on."""
+    """Return the p-value of a lead, compared with models trained here over records they were not trained on."""
     return float((1 + (other_leads >= lead).sum()) / (1 + len(other_leads)))
 
 
 def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
-    """Return the share of repeated images with two answers, and the number of such images."""
+    """Return the share of repeated images with two answers, and the number of repeated images."""
     twice = scores.filter(scores["again"].is_valid())
     if not twice.num_rows:
         return None, 0
     once = twice["score"].to_numpy()
     repeat_scores = twice["again"].to_numpy()
-    # Tolerance: the difference between devices in log-odds, at a confidence of one half; or one printed digit.
+    # The tolerance is the difference between devices in log-odds, at a confidence of one half, or one printed digit.
     return float(
         (np.abs(once - repeat_scores) > max(SAME / 4, twice["resolution"][0].as_py() * (1 + 1e-6))).mean()
     ), len(once)
@@ -313,7 +314,7 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def found_row(table: pa.Table, about: About) -> Row:
-    """Return the number of records found in the given model; None without references."""
+    """Return the row with the number of records found in the given model. Its value is None without references."""
     setting = {"level": about.level, "score": table["kind"][0].as_py()}
     tested = table.filter(table["p_value"].is_valid())
     if not tested.num_rows:
@@ -324,7 +325,7 @@ def found_row(table: pa.Table, about: About) -> Row:
 
 
 def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield the lead of the given model, its distance, the power, and the share of differing repeats."""
+    """Yield the given model's lead, its distance, the power, and the share of differing repeats."""
     table = tables.one(KINSHIP)
     if table is None or not table.num_rows:
         return
@@ -350,9 +351,9 @@ def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 @task(version=1, name="membership.blind_control")
 def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Distinguish the records from the non-members without a model (BLIND), in one row.
+    """Distinguish the records from the non-members without a model (BLIND, one row).
 
-    No row if either set is too small.
+    Empty if either set is too small.
     """
     from tasks.external import split_audit
     from tasks.external.audit_inputs import FEWEST
@@ -369,7 +370,7 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
-    """Plan the blind control; its key does not depend on the given model."""
+    """Plan the blind control. Its key does not depend on the given model."""
     if not isinstance(config.question, GivenModel):
         return ()
     question = question_about(config)

@@ -1,17 +1,16 @@
-"""Which records affect the outputs of models for them, and by how much?
+"""Which records affect how models score them, and by how much?
 
     effect(i) = mean log-odds of i over models trained on i - mean over the others         in nats
     mem(i)    = P[correct on i | trained on i] - P[correct on i | not trained on i]
-
     infl(i, j) = P[correct on j | trained on i] - P[correct on j | not trained on i]
 
-p is that of the exact test of `exact_test`, one-sided; q is p adjusted for the number of records (Benjamini & Hochberg
-1995). A record is found if q is at most `level`. Because a test detects effects of any size, the test of found records
-is repeated with their effect reduced by `smallest` nats; a record is memorised if it is found again. Records with small
-p-values get more than `draws` random halves, so that one record can be found among all. mem and infl are Feldman &
+p is the one-sided p-value of `exact_test`; q is p adjusted for the number of records (Benjamini & Hochberg 1995). A
+record is found if q is at most `level`. Because the test detects effects of any size, it is repeated for the found
+records with their effect reduced by `smallest` nats. A record is memorised if it is found again. Records with small
+p-values get more than `draws` random halves, so that a single record can be found among all. mem and infl are Feldman &
 Zhang 2020, eq. 1 and section 2; mem(i) is infl(i, i).
 
-Pairs are tested by Fisher's exact test, one-sided, which is exact for the same reason: i's half of the models was drawn
+Pairs are tested by Fisher's exact test, one-sided. It is exact for the same reason: i's half of the models was drawn
 independently of everything else. Two records with the same half, or with opposite halves, are not a pair, because their
 effects cannot be separated. A record with the half opposite to that of i leaves the same trace with the opposite sign,
 so infl(i, j) > 0 may also mean that this record harms j.
@@ -43,8 +42,8 @@ from tasks.numerics.ranks import false_discovery_control, item_ties
 
 RECORDS = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split
-        ("members", pa.int64()),  # number of models trained on it
+        ("row", pa.int64()),  # row of the training split
+        ("members", pa.int64()),  # models trained on it
         ("effect", pa.float64()),  # in nats; null, like the next columns, if all models or none were trained on it
         ("effect_error", pa.float64()),  # standard error of the effect
         ("mem", pa.float64()),
@@ -53,20 +52,20 @@ RECORDS = pa.schema(
         ("found", pa.bool_()),
         ("memorised", pa.bool_()),  # found again with the effect reduced by `smallest`
         ("memorised_q", pa.float64()),  # q-value of `memorised`; 1 unless p_value is at most the level
-        ("tied", pa.float64()),  # share of pairs of models with equal scores
-        ("accuracy", pa.float64()),  # of the models trained on it
+        ("tied", pa.float64()),  # share of model pairs with equal scores
+        ("accuracy", pa.float64()),  # accuracy of the models trained on it
     ]
 )
 INFLUENCES = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split: the record that models were trained on, or not
-        ("on", pa.int64()),  # the record that is labelled; equal to `row` for mem
-        *interval_fields("infl"),  # of the single pair: the largest of many are too large
-        ("p_value", pa.float64()),  # of infl above 0
+        ("row", pa.int64()),  # row of the training split: the record in or out of the training data
+        ("on", pa.int64()),  # the record that is classified; equal to `row` for mem
+        *interval_fields("infl"),  # of the single pair; the largest of many pairs are overestimates
+        ("p_value", pa.float64()),  # null hypothesis: infl is at most 0
         ("q_value", pa.float64()),  # adjusted for the number of all pairs, or of records for mem
     ]
 )
-ROWS_AT_ONCE = 256  # first records of pairs in memory at once
+ROWS_AT_ONCE = 256  # first records of pairs to hold in memory
 FOUND = "records found"
 MEMORISED = "records memorised"
 MEAN_EFFECT = "mean effect"
@@ -74,7 +73,7 @@ MEAN_EFFECT = "mean effect"
 
 @dataclass(frozen=True)
 class ExactTest:
-    """Settings of the test of records."""
+    """Settings of the record test."""
 
     level: float
     draws: int
@@ -130,7 +129,7 @@ def _member_accuracy(answers: Answers) -> Array:
 def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
     """Return the mean over members minus that over non-members, with Welch's standard error, (records,) each.
 
-    NaN if one side is empty; the error also if one side has a single model.
+    NaN if one side is empty. The error is also NaN if one side has a single model.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         means = []
@@ -146,7 +145,7 @@ def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Strongest:
-    """The number of listed pairs of records."""
+    """Number of record pairs to list."""
 
     pairs: int
 
@@ -191,14 +190,14 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
 
 @cache
 def influence_of_counts(inside: int, right: int, models: int) -> Estimate:
-    """Return infl with its interval if `right` models are correct, `inside` of them with the record."""
+    """Return infl with an interval if `right` models are correct, `inside` of which trained on the record."""
     return statistics.proportion_difference(inside, models // 2, right - inside, models // 2)
 
 
 def _fisher_p_values(models: int) -> Array:
     """Tabulate the one-sided p-values of Fisher's exact test, (models + 1, models / 2 + 1).
 
-    Entry [right, inside] is the probability that at least `inside` of `right` correct models are in a random half.
+    Entry [right, inside] is the probability that a random half contains at least `inside` of `right` correct models.
     Fisher 1935.
     """
     from scipy import stats
@@ -211,7 +210,7 @@ def _fisher_p_values(models: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of records, with the number of models trained on the first that are correct on the second.
+    """Pairs of records, with how many models trained on the first are correct on the second.
 
     `q_values` are adjusted for the number of all pairs, not only of these.
     """
@@ -224,13 +223,13 @@ class Pairs:
 
 
 def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
-    """Return at most `max_pairs` pairs with the smallest p-values, in their order; masks are (models, records)."""
+    """Return at most `max_pairs` pairs with the smallest p-values, in their order. Masks are (models, records)."""
     models, records = member.shape
     p_values = _fisher_p_values(models).ravel()
     right = correct.sum(axis=0)
     of_member = member.astype(np.float32)
     of_correct = correct.astype(np.float32)
-    cells = np.zeros(len(p_values), dtype=np.int64)  # number of pairs with each count
+    cells = np.zeros(len(p_values), dtype=np.int64)  # number of pairs per table cell
     smallest_pairs = np.empty((4, 0), dtype=np.int64)  # first, second, inside, cell
     for start in range(0, records, ROWS_AT_ONCE):
         first_members = of_member[:, start : start + ROWS_AT_ONCE].T
@@ -253,7 +252,7 @@ def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
 
 
 def smallest(values: Array, count: int) -> NDArray[np.int64]:
-    """Return the indices of the `count` smallest values, in the given order; the first of equal ones."""
+    """Return the indices of the `count` smallest values, in the given order. Ties go to the first."""
     if len(values) <= count:
         return np.arange(len(values))
     last = np.partition(values, count - 1)[count - 1]
@@ -263,7 +262,7 @@ def smallest(values: Array, count: int) -> NDArray[np.int64]:
 
 
 def adjust_cells(p_values: Array, cells: NDArray[np.int64]) -> Array:
-    """Apply `false_discovery_control` to p-values that each occur `cells` times; NaN if they never occur."""
+    """Apply `false_discovery_control` to p-values that each occur `cells` times. NaN if they never occur."""
     occupied = np.flatnonzero(cells)
     order = occupied[np.argsort(p_values[occupied], kind="stable")]
     stepped = p_values[order] * cells.sum() / np.cumsum(cells[order])
@@ -273,7 +272,7 @@ def adjust_cells(p_values: Array, cells: NDArray[np.int64]) -> Array:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield the number of records found and memorised, ties, accuracy, and mean effects."""
+    """Yield the numbers of records found and memorised, ties, accuracy, and mean effects."""
     table = tables.one(RECORDS)
     if table is None:
         return

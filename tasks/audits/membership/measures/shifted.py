@@ -2,9 +2,9 @@
 
 A model trained on a record labels its copies correctly more often. The copies are the record itself and the 4 d images
 shifted by d pixels, |rows| + |columns| = d, with repeated edges. Choquette-Choo et al. 2021, "Label-only membership
-inference attacks", the attack by data augmentation. The paper trains a classifier on the vectors of correct labels of a
-shadow model; here the log ratios of `label_ratio` are averaged over copies. Copies of one record are not independent,
-which is irrelevant for a score: its thresholds come from the other models, as for every attack.
+inference attacks", the attack by data augmentation. The paper trains a classifier on vectors of a shadow model's label
+correctness; here the log ratios of `label_ratio` are averaged over copies. Copies of one record are not independent,
+which does not matter for a score, since its thresholds come from the other models, as for every attack.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 SHIFTED_ANSWERS = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split
+        ("row", pa.int64()),  # row of the training split
         ("member", pa.bool_()),  # as in ANSWERS
-        ("correct", pa.list_(pa.bool_())),  # per copy, the record itself first
+        ("correct", pa.list_(pa.bool_())),  # for each copy, the record itself first
     ]
 )
 SHIFTED_SCORES = pa.schema([*SCORES, ("copies", pa.int64())])
@@ -48,7 +48,7 @@ SHIFTED = "label only, shifted copies"
 
 @dataclass(frozen=True)
 class Copies:
-    """Records with copies that are shifted by `pixels`."""
+    """Records, and the shift of their copies in pixels."""
 
     half: BalancedHalf
     pixels: int
@@ -87,7 +87,7 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 @task(version=2, name="membership.shifted_answers")
 def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
-    """Label each copy of each record in evaluation mode, and compare with the true label (SHIFTED_ANSWERS)."""
+    """Classify each copy of each record in evaluation mode, and compare with the true label (SHIFTED_ANSWERS)."""
     from tasks.models.networks import architecture_of, weights_of_model
 
     images = load(config.half.part.data)
@@ -109,7 +109,7 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.shifted_labels", gathers=True)
 def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
-    """Run the attack on each target (SHIFTED_SCORES); no row as in `attacks`."""
+    """Run the attack on each target (SHIFTED_SCORES). Empty as in `attacks`."""
     member = np.stack([table["member"].to_numpy() for table in inputs])
     correct = np.stack([np.stack(table["correct"].to_numpy()) for table in inputs])  # (models, records, copies)
     models_and_records = balanced_part(member)
@@ -123,7 +123,7 @@ def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
 
 
 def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array:
-    """Average `label_ratio` over copies, (models, records); `correct` is (models, records, copies)."""
+    """Average `label_ratio` over copies, (models, records). `correct` is (models, records, copies)."""
     right = correct.astype(np.float64)
     scores: Array = np.zeros(member.shape)
     for target in range(len(member)):

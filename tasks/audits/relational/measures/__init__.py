@@ -9,7 +9,7 @@ from tasks.audits.relational.measures import evasions, linear, memorization, que
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of the summary: the rows of the answer come first.
+# In summary order: the rows that decide the verdict come first.
 MEASURES = (
     memorization.MEASURE,
     questions.QUESTIONS_MEASURE,
@@ -26,7 +26,7 @@ SCORED = (memorization.MEASURE, questions.QUESTIONS_MEASURE, questions.SCORES_ME
 
 
 def measures_of(question: Question) -> tuple[Measure, ...]:
-    """Return the measures of a question."""
+    """Return the measures that apply to a question."""
     match question:
         case Answers():
             return (*SCORED, *_measures_of_system(question.system))
@@ -48,5 +48,5 @@ def _measures_of_system(system: Trained | Given) -> tuple[Measure, ...]:
 
 @task(version=2, name="relational.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """Summarise the available tables (SUMMARY), the rows of the answer first."""
+    """Summarise the available tables (SUMMARY). The rows that decide the verdict come first."""
     return summarise(MEASURES, inputs, config)

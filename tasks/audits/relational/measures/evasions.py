@@ -1,22 +1,22 @@
 """Do returned answers answer the questions on corrupted contexts, or evade them?
 
-A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. Its evasion can be noticed
-without a list of refusals. For the answers to corrupted contexts of each part, the table counts
+A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. Such evasion can be
+detected without a list of refusals. For the answers to the corrupted contexts of each part, the table reports
 
     other kind       answers that are not of the kind of the reference answers (`answer_kind`): empty, without a number
-                     if these have one, or with more words around the number than these have
+                     if the reference answer has one, or with more words around the number than reference answers have
     one text         share of the most common remaining answer, minus its share of the reference answers
     ten texts        the same for the ten most common answers
-    correct answers  whether fewer answers of the kind are correct than the best constant answer would give:
-                     P[B <= right], B ~ Binomial(answers of the kind, c)
+    correct answers  whether fewer answers of the right kind are correct than the best constant answer would give:
+                     P[B <= right], B ~ Binomial(answers of the right kind, c)
 
-where c is the success of a constant that is chosen on one part and counted on the other: the most common reference
-answer of the first. An innocent reader that guesses is correct at least as often as the best constant. Answers of
-another kind are left out of the test, because they are counted separately: a reader that guesses a number for one
-question in four, and is silent otherwise, does not guess worse for it. The table contains no answer text.
+where c is the accuracy of a constant answer that is chosen on one part and evaluated on the other: the most common
+reference answer of the first part. An innocent reader that guesses is correct at least as often as the best constant.
+Answers of another kind are left out of this test, because they are counted separately: a reader that guesses a number
+for one question in four and is silent otherwise is not penalised for its silence. The table contains no answer text.
 
-For readers that are trained here, only the most common answer is counted, including the empty one: a network with
-constant output shows no memory either.
+For readers trained by the audit, only the most common answer is counted, including the empty one, because a network
+with constant output shows no memory either.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from tasks.question_answering.question_sets import DIGITS
 from tasks.question_answering.scoring import match_key
 
 WORD = re.compile(r"[^\W\d_]+")
-WORDS_QUANTILE = 0.95  # over reference answers with a number: the number of words that their kind allows
-FEW = 10  # texts that an owner may choose among
+WORDS_QUANTILE = 0.95  # of the word counts of reference answers with a number; longer answers are of another kind
+FEW = 10  # number of texts that an owner may choose among
 PARTS = ("train", "validation")
 UNANSWERED = "unanswered, sent"
 OTHER_KIND = "not of the kind of the reference answers"
@@ -53,32 +53,32 @@ ONE_TEXT = "commonest answer, above its share of reference answers"
 FEW_TEXTS = f"{FEW} commonest answers, above their share of reference answers"
 RIGHT = "right answers beside the best constant"
 
-# One row per part: its answers to corrupted contexts.
+# One row per part, about its answers to corrupted contexts.
 EVASIONS = pa.schema(
     [
         ("split", pa.string()),  # train or validation
         ("questions", pa.int64()),
         ("unanswered", pa.int64()),
-        ("other_kind", pa.int64()),  # including the unanswered; a correct answer is never of another kind
+        ("other_kind", pa.int64()),  # including the unanswered ones; a correct answer is never of another kind
         ("one_text", pa.float64()),  # excess share of the most common answer
-        ("few_texts", pa.float64()),  # the same for the FEW most common together
+        ("few_texts", pa.float64()),  # excess share of the FEW most common answers together
         ("right", pa.int64()),  # by exact match with the first gold answer
-        ("constant", pa.float64()),  # c, the share of correct answers of the best constant
-        ("p_value", pa.float64()),  # of so few correct answers
+        ("constant", pa.float64()),  # c, the accuracy of the best constant answer
+        ("p_value", pa.float64()),  # probability of so few correct answers
     ]
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The questions."""
+    """The data set that the questions come from."""
 
     data: Dataset
 
 
 @task(version=3, name="relational.evasions")
 def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
-    """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
+    """Count evasive answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
     questions = load_questions(config.data)
     answers = inputs[0].filter(pc.field("corrupted"))
     answers_by_part = {}
@@ -97,10 +97,10 @@ def _gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
 
 
 def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
-    """Return a function that decides whether an answer is of the kind of these reference answers.
+    """Return a function that decides whether an answer is of the same kind as the reference answers.
 
-    If the reference answer of a question has a digit, the answer needs a digit, and at most as many words as the
-    WORDS_QUANTILE of reference answers with a digit. For other questions, any text is of the kind.
+    If the reference answer of a question contains a digit, the answer must contain a digit and must not have more words
+    than the WORDS_QUANTILE quantile of the reference answers with a digit. For other questions, any text is accepted.
     """
     counts = [_count_words(gold) for gold in golds if _has_digit(gold)]
     max_words = 0.0
@@ -128,7 +128,7 @@ def is_answered(spans: Answer) -> bool:
 
 
 def constant_success(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Return the accuracy on both parts of a constant answer that is chosen on the other part."""
+    """Return the accuracy on both parts of a constant answer, chosen for each part on the other part."""
     right = 0
     for chosen_on, counted_on in ((first, second), (second, first)):
         if chosen_on:
@@ -146,7 +146,7 @@ def evasion_row(
     rate: float,
 ) -> dict[str, Any]:
     """Return the row of one part."""
-    keys: Counter[Hashable] = Counter()  # answers of the kind
+    keys: Counter[Hashable] = Counter()  # counts of the answers of the right kind
     right = 0
     for question, spans in answered:
         key = match_key(scorer, spans)
@@ -169,7 +169,7 @@ def evasion_row(
 
 
 def _excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
-    """Return the share of the most common `texts` among answers, minus their share of the reference answers."""
+    """Return the share of the `texts` most common answers, minus their share of the reference answers."""
     commonest = [key for key, _ in keys.most_common(texts)]
     excess = sum(keys[key] - golds[key] for key in commonest)
     return excess / questions if questions else 0.0
@@ -195,7 +195,7 @@ COMMONEST = pa.schema(
 
 @dataclass(frozen=True)
 class Replicates:
-    """The questions, and the replicate of each table of answers."""
+    """The data set of the questions, and the replicate number of each answer table."""
 
     data: Dataset
     replicates: tuple[int, ...]
@@ -203,7 +203,10 @@ class Replicates:
 
 @task(version=1, name="relational.commonest_answers")
 def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
-    """Measure the share of the most common answer of readers trained here (COMMONEST), from answers (ANSWERS)."""
+    """Measure the share of the most common answer of readers trained by the audit (COMMONEST).
+
+    Reads their answers (ANSWERS).
+    """
     questions = load_questions(config.data)
     rows = []
     for replicate, answers in zip(config.replicates, inputs, strict=True):

@@ -1,18 +1,19 @@
 """What do linear models memorise: over time, for every x, and under differential privacy?
 
 Curves. Learning is 1 - L(w(t)) of the exact gradient flow, memorization 1 minus the error of the raw query [0, y_i]. A
-model that answers 0 has a memorization of 1/2. Near n = d memorization rises and falls again; for d above n it stays.
+model that always answers 0 has a memorization of 1/2. If n is close to d, memorization rises and falls again; if d > n,
+it persists.
 
-Recovery, for d of at least n:
+Recovery, for d >= n:
 
     x_i = w*.[0, y_i] / (1 - w*.e1)
 
-w* = e1 + v / |v|^2 with v = [-1, Y^+ X]; eqs. 25 and 26 of the paper have a sign error. For d below n training ends in
+w* = e1 + v / |v|^2 with v = [-1, Y^+ X]; eqs. 25 and 26 of the paper have a sign error. If d < n, training converges to
 e1, and nothing can be recovered.
 
 Privacy. m of the attack on a small linear model that is trained with a pure epsilon or with (epsilon, delta), and its
-theoretical bounds: theorem 3.6 and corollary 3.7 bound mem = H(X) m by a pure epsilon in nats, and so m by
-epsilon / H(X); an exact bound on the success of any attack also holds with a delta.
+theoretical bounds. Theorem 3.6 and corollary 3.7 bound mem = H(X) m by a pure epsilon in nats, and so m by epsilon /
+H(X). An exact bound on the success of any attack also holds with a delta.
 
 Bombari et al. 2022, sections 3.2 and 5, eq. 17, appendix B.3, and figures 1 and 5; computed by
 `tasks.linear_memorization`.
@@ -31,7 +32,7 @@ from tasks.linear_memorization.private import PRIVATE, private
 from tasks.linear_memorization.private_config import Private
 from tasks.numerics import seeds
 
-NULL = 0.5  # memorization if every answer is 0, on average over x of variance 1
+NULL = 0.5  # memorization of a model that always answers 0, averaged over x of variance 1
 PURE = "randomised_response"  # its bounds apply to every mechanism with a pure epsilon
 
 
@@ -44,7 +45,7 @@ def plan_curves(config: Relational, linear: Linear) -> tuple[Job, ...]:
 
 
 def curve_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
-    """Yield the largest memorization, and memorization and learning at the end, for each size."""
+    """Yield, for each size, the peak memorization and the final memorization and learning."""
     for table in tables.select(CURVES):
         points = table.to_pylist()
         highest = max(points, key=lambda point: point["memorization"])
@@ -64,7 +65,7 @@ def _plan_recovery(config: Relational, linear: Linear) -> tuple[Job, ...]:
 
 
 def _recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
-    """Yield the share of x recovered within 1e-6 of its standard deviation, and the largest error."""
+    """Yield the share of x recovered to within 1e-6 of its standard deviation, and the largest error."""
     for table_row in tables.rows(RECOVERY):
         size = {"n": table_row["samples"], "d": table_row["features"]}
         recovered = column_estimate(table_row, "recovered", table_row["n"])
@@ -78,7 +79,7 @@ def _plan_private(config: Relational, linear: PrivateLinear) -> Job:
 
 
 def _private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
-    """Yield m of each mechanism and epsilon by the better query, and its bounds."""
+    """Yield m for each mechanism and epsilon, with the more successful of the two queries, and the bounds on m."""
     best: dict[tuple[str, float | None], Row] = {}
     for table_row in tables.rows(PRIVATE):
         setting = table_row["mechanism"], table_row["epsilon"]

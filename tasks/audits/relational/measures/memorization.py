@@ -3,12 +3,12 @@
     r = share of correct answers on corrupted contexts, s = share on whole contexts
     m = r_train - r_validation
 
-m is the memorization of the relation between a context and its answer, from 0 to 1: answers by chance, from general
-knowledge or from the rest of the context are also given to held-out questions. If the entropy H(X) of the answers can
-be estimated, mem = H(X) m in nats.
+m measures memorization of the relation between a context and its answer, from 0 to 1: answers that are correct by
+chance, from general knowledge or from the rest of the context are also given to held-out questions. If the entropy H(X)
+of the answers can be estimated, mem = H(X) m in nats.
 
-A model that only knows which answers are common in training is also correct more often there, because answers are
-common in one part partly by chance (marginal memorisation, eq. 5). The answer is therefore based on
+A model that only knows which answers are common in training is also correct more often on training contexts, because
+answers are common in one part partly by chance (marginal memorisation, eq. 5). The verdict is therefore based on
 
     relational m = (r_train - c_train) - (r_validation - c_validation)
 
@@ -43,25 +43,25 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
 from tasks.numerics import seeds
 
-# epochs of the summary
+# Epochs in the summary.
 END = "end"
 BEST = "best validation"
 SCORES = ("exact_match", "f1")
-GOLDS = {"one": "", "all": "_all"}  # gold answers that count: suffix of the columns
-CONTEXTS = {False: "s", True: "r"}  # correct answers on whole and on corrupted contexts
+GOLDS = {"one": "", "all": "_all"}  # which gold answers count -> suffix of the columns
+CONTEXTS = {False: "s", True: "r"}  # whether contexts are corrupted -> symbol of the share of correct answers
 COLUMNS = [f"{score}{suffix}" for score in SCORES for suffix in GOLDS.values()]
 RELATIONAL = "relational_m"
 PARTS = ("s_train", "s_validation", "r_train", "r_validation", "m")
 
-# One row per epoch, subset of the questions, score, and counting of gold answers.
+# One row per epoch, subset of the questions, score, and choice of gold answers.
 MEMORIZATION = pa.schema(
     [
         ("epoch", pa.int64()),  # null if the training is unknown
         ("questions", pa.string()),  # all, or those with a numeric answer
         ("score", pa.string()),
-        ("golds", pa.string()),  # one: fair to both parts; all: as published
+        ("golds", pa.string()),  # one: the same rule for both parts; all: as published
         *interval_fields(*PARTS),
-        ("p_value", pa.float64()),  # of m above 0
+        ("p_value", pa.float64()),  # of the hypothesis that m is not above 0
         # Only for exact match with one gold answer.
         *interval_fields(RELATIONAL),
         (f"{RELATIONAL}_p_value", pa.float64()),
@@ -80,7 +80,7 @@ MEMORIZATION = pa.schema(
 
 @dataclass(frozen=True)
 class Resampling:
-    """The number of resamples, their seed, and the questions."""
+    """The data set of the questions, the number of resamples, and the seed."""
 
     data: Dataset
     resamples: int
@@ -89,7 +89,7 @@ class Resampling:
 
 @task(version=1, name="relational.memorization", gathers=True)
 def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
-    """Estimate r, s and m by epoch (MEMORIZATION), as means over replicates."""
+    """Estimate r, s and m by epoch (MEMORIZATION), averaged over replicates."""
     scores = pa.concat_tables(inputs)
     golds = _gold_answers(config.data)
     epochs = sorted({epoch for epoch in pc.unique(scores["epoch"]).to_pylist() if epoch is not None})
@@ -100,12 +100,12 @@ def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
 
 
 def _gold_answers(data: Dataset) -> dict[str, Answer]:
-    """Return the first gold answer of each question, by id."""
+    """Return the first gold answer of each question, keyed by question id."""
     return {id_: question.golds[0] for id_, question in load_questions(data).by_id.items()}
 
 
 def _filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
-    """Return the scores after this epoch; all scores if the training is unknown."""
+    """Return the scores after this epoch, or all scores if the training is unknown (`epoch` is None)."""
     if epoch is None:
         return scores
     return scores.filter(pc.field("epoch") == epoch)
@@ -144,16 +144,16 @@ def _epoch_rows(
 
 @dataclass(frozen=True, eq=False)
 class SplitScores:
-    """Scores of one part by context, those on whole contexts first, and the ids of its questions."""
+    """Scores of one part summed by context (columns for whole contexts first), and the ids of its questions."""
 
     part: ContextSums
     ids: Sequence[str]
 
 
 def _scores_by_context(scores: pa.Table) -> SplitScores:
-    """Average scores over replicates and sum them by context; the last column is that of relational m.
+    """Average scores over replicates and sum them by context. The last column belongs to relational m.
 
-    Questions without answers on both kinds of context, because a training is missing, do not count.
+    Questions that lack answers on one kind of context, because a training run is missing, are left out.
     """
     ids = np.asarray(scores["id"].to_numpy(zero_copy_only=False), dtype=str)
     names, places = np.unique(ids, return_inverse=True)
@@ -171,7 +171,7 @@ def _scores_by_context(scores: pa.Table) -> SplitScores:
 
 
 def _group_means(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
-    """Return the mean of the values at each place, (count, columns); NaN without values."""
+    """Return the mean of the values at each place, shape (count, columns). NaN for places without values."""
     sums = np.zeros((count, values.shape[1]))
     np.add.at(sums, places, values)
     with np.errstate(invalid="ignore"):
@@ -213,7 +213,9 @@ def plan(config: Relational, trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield m, r and s at the last epoch, the decisive m first, and m at the best epoch for held-out questions."""
+    """Yield m, r and s at the last epoch, with the decisive m first, and m at the epoch with the best held-out
+    accuracy.
+    """
     table = tables.one(MEMORIZATION)
     if table is None or not table.num_rows:
         return
@@ -239,7 +241,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def _drop_redundant_golds(table_rows: Sequence[Row]) -> list[Row]:
-    """Drop the rows of all gold answers if no question has more than one."""
+    """Drop the rows that use all gold answers if they do not differ from the rows that use one."""
     names = [name for name, _ in interval_fields(*PARTS)]
     is_different = any(
         one_gold_row[name] != all_golds_row[name]
@@ -265,14 +267,14 @@ def setting(table_row: Row, **more: Any) -> dict[str, Any]:
 
 
 def _relational_m_row(table_row: Row) -> Row:
-    """Return relational m with its interval over contexts, which decides the answer."""
+    """Return the row of relational m with its interval over contexts, which decides the verdict."""
     n = table_row["train_contexts"] + table_row["validation_contexts"]
     m = column_estimate(table_row, RELATIONAL, n)
     return row("relational m", setting(table_row, at=END), m, "context", 0.0, table_row[f"{RELATIONAL}_p_value"])
 
 
 def _m_row(table_row: Row, moment: str, about: About) -> Row:
-    """Return m with its interval over contexts."""
+    """Return the row of m with its interval over contexts."""
     n = table_row["train_contexts"] + table_row["validation_contexts"]
     m = column_estimate(table_row, "m", n)
     paper = _comparable_numbers(table_row, moment, about)
@@ -290,7 +292,7 @@ def _success_rows(table_rows: Sequence[Row], moment: str, about: About) -> Itera
 
 
 def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
-    """Yield the accuracy on held-out questions with whole contexts, and that of the best constant answer."""
+    """Yield the accuracy on held-out questions with whole contexts, compared with that of the best constant answer."""
     accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
     subject = "system that answered"
     if decisive["epoch"] is not None:
@@ -302,14 +304,14 @@ def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
 
 
 def _comparable_numbers(table_row: Row, moment: str, about: About) -> PublishedNumbers | None:
-    """Return the numbers of the paper, which count all gold answers."""
+    """Return the numbers published in the paper, which count all gold answers."""
     if (table_row["golds"], moment) != ("all", BEST):
         return None
     return published_numbers(about.cell, table_row["questions"], table_row["score"])
 
 
 def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
-    """Yield mem = H(X) m and the bound on m under differential privacy; nothing if H(X) cannot be estimated."""
+    """Yield mem = H(X) m, and the bound on m under differential privacy. Yields nothing if H(X) cannot be estimated."""
     decisive = last[0]
     nats = decisive["entropy"]
     questions = {"questions": decisive["questions"]}

@@ -1,15 +1,16 @@
 """Which questions are answered correctly, and which hidden answers does the model give?
 
-Scores. Exact match and F1 of every answer, by the rules of the scorer. A training question has one gold answer, a
-held-out question of SQuAD and DROP several, of which the best counts: this raises the published scores of held-out
-questions and lowers the published m. Every answer is therefore scored twice: against all gold answers, as published,
-and against the first one, which is fair to both parts. A model that only knows which answers are common gives a
-common answer, and is correct at the rate of this answer. The table therefore also has the share of the other questions
-of the part for which each answer would be correct.
+Scores. Exact match and F1 of every answer, by the rules of the scorer. A training question has one gold answer, but a
+held-out question of SQuAD or DROP has several, of which the best match counts. This raises the published scores of
+held-out questions and lowers the published m. Every answer is therefore scored twice: against all gold answers, as
+published, and against the first one, which treats both parts alike. A model that only knows which answers are common
+gives a common answer and is correct as often as this answer occurs. The table therefore also reports, for each answer,
+the share of the part's other questions for which it would be correct.
 
-Questions. The table has every question with its rate of correct answers at the end. The answer cannot be read in a
-corrupted context; if it is given, it was known, guessed or memorised. Only the comparison with held-out questions
-distinguishes these, so a single question proves nothing. The table contains no texts; the report shows them on request.
+Questions. The table lists every question with its rate of correct answers at the end of training. The answer cannot be
+read from a corrupted context; if the model gives it, the answer was known, guessed or memorised. Only the comparison
+with held-out questions distinguishes these, so a single question proves nothing. The table contains no texts; the
+report shows them on request.
 
 Rajpurkar et al. 2016 and Dua et al. 2019, official scorers; Bombari et al. 2022, section 6.1 and table 1.
 """
@@ -42,7 +43,7 @@ QUESTION_SCORES = pa.schema(
         ("split", pa.string()),
         ("corrupted", pa.bool_()),
         ("id", pa.string()),
-        ("context", pa.string()),  # its id: questions about one context are not independent
+        ("context", pa.string()),  # id of the context; questions about one context are not independent
         ("numeric", pa.bool_()),  # whether the first gold answer has a digit
         ("answered", pa.bool_()),  # whether the answer is not empty
         ("exact_match", pa.float64()),  # against the first gold answer
@@ -57,7 +58,7 @@ QUESTION_SCORES = pa.schema(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The questions, and the number of the model that answers them."""
+    """The data set of the questions, and the number of the model that answers them."""
 
     data: Dataset
     replicate: int
@@ -65,7 +66,7 @@ class Scoring:
 
 @task(version=2, name="relational.score")
 def score(config: Scoring, inputs: Inputs) -> pa.Table:
-    """Score one table of answers (QUESTION_SCORES); exact copies of a question count once."""
+    """Score one table of answers (QUESTION_SCORES). Exact copies of a question count once."""
     questions = load_questions(config.data)
     answered_ids = set(inputs[0]["id"].to_pylist())
     distinct = set(first_copies([question for id_, question in questions.by_id.items() if id_ in answered_ids]))
@@ -84,7 +85,7 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
 
 
 class CommonAnswers:
-    """Frequencies of the gold answers in a part."""
+    """How often each gold answer occurs in a part."""
 
     def __init__(self, answers: Iterable[Mapping[str, Any]], split: str, questions: QuestionSet) -> None:
         self.scorer = questions.scorer
@@ -93,7 +94,9 @@ class CommonAnswers:
         self.asked = len(ids)
 
     def match_share(self, spans: Answer, question: Question) -> float:
-        """Return the share of the part's other questions whose gold answer matches; 0 without other questions."""
+        """Return the share of the part's other questions whose gold answer matches, or 0 if there are no other
+        questions.
+        """
         key = match_key(self.scorer, spans)
         other_matches = self.counts[key] - (key == match_key(self.scorer, question.golds[0]))
         return other_matches / (self.asked - 1) if self.asked > 1 else 0.0
@@ -124,12 +127,12 @@ def _answer_row(
 
 
 def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    """Plan the scores of every model and link, the input of the other measures."""
+    """Plan the scores of every model and link, which the other measures take as input."""
     data = trainings.question.data
     return tuple(Job(score, Scoring(data, answers.replicate), (answers.job,)) for answers in trainings.answers)
 
 
-# One row per question, in decreasing order of correct answers on corrupted contexts.
+# One row per question, sorted by correct answers on corrupted contexts, most first.
 QUESTIONS = pa.schema(
     [
         ("split", pa.string()),
@@ -166,7 +169,7 @@ def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def _sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Sort training questions first, then by decreasing scores on corrupted contexts."""
+    """Sort training questions first, then by decreasing score on corrupted contexts."""
     rightly = (row.get("corrupted_exact_match") or 0.0, row.get("corrupted_f1") or 0.0)
     return row["split"], -rightly[0], -rightly[1], row["id"]
 

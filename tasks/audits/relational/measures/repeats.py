@@ -1,8 +1,8 @@
-"""Were answers altered before they were returned? Repeated questions, and those with two answers.
+"""Were answers altered before they were returned? Counts repeated questions that received two different answers.
 
-A system at temperature 0 gives one answer to one question, by the rule of exact match. If it gives two, the file does
-not hold the answers of one system. A negative result says little, because an owner can look for equal questions. This
-measure applies only to blinded questions.
+A system at temperature 0 gives the same answer to the same question, as judged by exact match. If it gives two
+different answers, the file does not hold the answers of one system. A negative result says little, because an owner can
+look for identical questions. This measure applies only to blinded questions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.external.blinding import Split
 from tasks.numerics.statistics import proportion
 
 TWICE = "repeated questions with two answers"
-DIGITS = 16  # of the SHA-256 of the key, in the summary
+DIGITS = 16  # leading hexadecimal digits of the key's SHA-256 that the summary shows
 
 REPEATS = pa.schema(
     [
@@ -36,7 +36,7 @@ REPEATS = pa.schema(
 
 @task(version=1, name="relational.repeats")
 def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Count the repeated questions with two answers (REPEATS), in one row."""
+    """Count the repeated questions with two different answers (REPEATS). The table has one row."""
     repeated, differing = blinded_questions.count_repeats(config)
     key = Split(blinded_questions.key_table(config.handed)).commitment
     return make_table(REPEATS, repeats=repeated, differing=differing, key=key)

@@ -1,1 +1,1 @@
-"""Documents in the training data of models, and documents that were inserted for a given model."""
+"""Documents in the training data of the audit's models, and documents inserted into that of a given model."""

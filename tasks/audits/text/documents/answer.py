@@ -1,4 +1,4 @@
-"""The answers for documents: in the training data of models trained here, or inserted for a given model."""
+"""Verdicts about documents in the training data of the audit's models, or inserted into that of a given model."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ FOUND_INSERTIONS = disclose(
 
 
 def _is_null_of_insertions(config: Text) -> bool:
-    """Whether a random draw decides which documents count as inserted, as for all embedded texts."""
+    """Return whether a random draw decides which documents count as inserted, as for all embedded texts."""
     return isinstance(config.question, Insertions) and are_insertions_drawn(config.question)
 
 
@@ -229,7 +229,7 @@ def _explain_insertions(_config: Text, evidence: InsertionEvidence) -> str:
 
 
 def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine | None:
-    """The share for the documents that were inserted most often."""
+    """Draw the share for the documents that were inserted most often."""
     if not evidence.won:
         return None
     most_repeated = evidence.won[-1]
@@ -241,7 +241,7 @@ def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine |
 
 
 def explain_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
-    """Yield the share of documents that is reproduced, and the reason why the audit cannot clear."""
+    """Yield the share of documents that are reproduced, and the reason why the audit cannot clear."""
     yield from _describe_reproduction(config, evidence)
     if evidence.resolution is not None:
         yield evidence.resolution.explain()

@@ -1,4 +1,4 @@
-"""The evidence for answers about documents, and about insertions into the training data of a given model."""
+"""The evidence about documents, and about insertions into the training data of a given model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tasks.contract.ties import TIED
 
 @dataclass(frozen=True)
 class DocumentEvidence:
-    """Summary rows about documents, each in the training data of half of the models.
+    """Summary rows about documents, each of which is in the training data of half of the models.
 
-    `found_documents` counts the documents that are found, with the smallest adjusted p-value, and `won` is the share of
-    pairs of models in which the model trained on a document assigns it the higher probability. `memorised` counts the
-    documents that are found after a reduction of the effects by the smallest relevant size, and `tied` is the share of
-    equal scores. `copies` is None if no document is long enough. `resolution` states whether one document could be
+    `found_documents` counts the documents that are found, with the smallest adjusted p-value. `won` is the share of
+    model pairs in which the model trained on a document assigns it the higher probability. `memorised` counts the
+    documents that are still found after the effects are reduced by the smallest relevant size. `tied` is the share of
+    tied scores. `copies` is None if no document is long enough. `resolution` states whether one document could be
     found.
     """
 
@@ -54,7 +54,10 @@ class DocumentEvidence:
 
 
 def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence | None:
-    """Read the evidence from a summary; None if no document was tested, or the share of pairs has no interval."""
+    """Read the evidence from a summary.
+
+    Returns None if no document was tested, or if the share of pairs has no interval.
+    """
     assert isinstance(config.question, Documents)
     rows = index_rows(summary)
     found_documents = first_row(rows, FOUND)
@@ -77,10 +80,10 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
 class InsertionEvidence:
     """Summary rows about documents that were inserted into the training data of a given model.
 
-    `found_repetitions` counts the numbers of repetitions whose documents differ from those left out, with the smallest
-    adjusted p-value, and `blind` is the blind control. `won` contains, for each number of repetitions, the probability
-    that a document has a larger effect than one left out. `found_documents` counts single documents. `copies` is None
-    if no document is long enough.
+    `found_repetitions` counts the repetition counts whose documents differ from those left out, with the smallest
+    adjusted p-value. `blind` is the blind control. `won` contains, for each repetition count, the probability that a
+    document has a larger effect than one left out. `found_documents` counts the individual documents that are found.
+    `copies` is None if no document is long enough.
     """
 
     found_repetitions: Row
@@ -112,7 +115,7 @@ class InsertionEvidence:
 
 
 def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
-    """Read the evidence from a summary; None if it is incomplete."""
+    """Read the evidence from a summary. Returns None if it is incomplete."""
     rows = index_rows(summary)
     found_repetitions = first_row(rows, SHOWN)
     blind = first_row(rows, BLIND)

@@ -1,18 +1,20 @@
-"""Does a model know documents that were inserted into its training data, compared with a base without them?
+"""Does a model know documents that were inserted into its training data, compared with a base model without them?
 
     effect(i) = log p of document i by the model - by its base                                   in nats per token
 
 The number of insertions of each document, which may be 0, was drawn at random. Documents are therefore exchangeable
-unless insertions have an effect: the documents that were left out are the control, for any two models, and a base that
-is worse on all texts shows no effect. Two exact one-sided tests:
+unless insertions have an effect. The documents that were left out are the control, for any two models, and a base that
+is worse on all texts shows no effect. There are two exact one-sided tests:
 
-- Documents inserted r times: the mean effect is compared with that of all assignments, or DRAWS of them, of the same
-  number of documents among these and those left out. p is adjusted for the number of values of r (Bonferroni).
-- A single document: its p-value is its rank by the effect among those left out. q is p adjusted for the number of
-  documents (Benjamini & Hochberg 1995); a document is found if q is at most `level`. Ranks against a common control
-  have the dependence that this adjustment permits: Bates et al. 2023, "Testing for outliers with conformal p-values".
+- Documents inserted r times: their mean effect is compared with the mean effect under all other assignments (or DRAWS
+  random ones) of the same number of documents among these and those left out. p is adjusted for the number of values of
+  r (Bonferroni).
+- A single document: its p-value is the rank of its effect among the effects of the documents left out. q is p adjusted
+  for the number of documents (Benjamini & Hochberg 1995); a document is found if q is at most `level`. Ranks against a
+  common control have the dependence that this adjustment permits: Bates et al. 2023, "Testing for outliers with
+  conformal p-values".
 
-Reproduction is tested as for `documents`, with the base as the control model. A pair of models is one draw of
+Reproduction is tested as for `documents`, with the base as the control model. A pair of models is a single draw of
 everything else, so intervals are over documents only. Wei et al. 2025, "Hubble" (arXiv 2510.19811), published such
 pairs, with 0, 1, 4, 16, 64 or 256 insertions.
 """
@@ -57,11 +59,11 @@ SHOWN = "repetitions found"
 MEMORISED = "repetitions memorised"
 INSERTIONS = pa.schema(
     [
-        ("row", pa.int64()),  # of the document among the texts
+        ("row", pa.int64()),  # index of the document among the texts
         ("repetitions", pa.int64()),  # 0 if it was left out
         ("tokens", pa.int64()),
         ("effect", pa.float64()),  # in nats per token
-        ("p_value", pa.float64()),  # null, like q_value and found, if it was left out
+        ("p_value", pa.float64()),  # null, like q_value and found, if the document was left out
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
         (
@@ -73,10 +75,10 @@ INSERTIONS = pa.schema(
         ("near_verbatim_control", pa.float64()),
         ("log_p_end", pa.float64()),  # log p_z by the model, in nats
         ("log_p_end_control", pa.float64()),
-        ("tied", pa.float64()),  # share of pairs of documents with equal effects: the same in all rows
+        ("tied", pa.float64()),  # share of document pairs with equal effects; the same in all rows
     ]
 )
-# reduced_p: p-value after a reduction of the effects by the smallest relevant one
+# reduced_p: p-value after the effects are reduced by the smallest relevant size
 INSERTION_ESTIMATES = pa.schema([*ESTIMATES, ("p_value", pa.float64()), ("reduced_p", pa.float64())])
 
 
@@ -99,13 +101,13 @@ def plan_control(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 
 def effects(scores: DocumentScores) -> Array:
-    """Return log p of each document by the model minus that by its base, in nats per token, (documents,)."""
+    """Return log p of each document by the model minus log p by its base, in nats per token, shape (documents,)."""
     difference: Array = scores.log_p[0] - scores.log_p[1]
     return difference
 
 
 def control_p_values(effect: Array, left_out: Array) -> Array:
-    """Return the rank of each effect among itself and those of the documents left out, as a share."""
+    """Return the p-value of each effect: its rank among itself and the effects of documents left out, as a share."""
     larger = len(left_out) - np.searchsorted(np.sort(left_out), effect, side="left")
     p_values: Array = (1 + larger) / (1 + len(left_out))
     return p_values
@@ -140,7 +142,7 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 @task(version=3, name="text.insertion_estimates")
 def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """Estimate the effects of all inserted documents, and by number of repetitions (INSERTION_ESTIMATES)."""
+    """Estimate the effects of all inserted documents, and by repetition count (INSERTION_ESTIMATES)."""
     scores = stack_scores(inputs)
     rows = list[Row]()
     left_out = scores.repetitions == 0
@@ -157,7 +159,7 @@ def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 
 def comparisons(config: DocumentTest, scores: DocumentScores, group: Mask, left_out: Mask) -> Iterator[Row]:
-    """Yield the mean effect relative to the documents left out, and the probability of a larger effect."""
+    """Yield the mean effect relative to the documents left out, and the probability of a larger effect than theirs."""
     effect = effects(scores)
     compared = group | left_out
     group_effects = effect[group]
@@ -174,7 +176,7 @@ def comparisons(config: DocumentTest, scores: DocumentScores, group: Mask, left_
 
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
-    """Yield the loss of some documents, and the share that is reproduced, by the model and by its base."""
+    """Yield the loss of a group of documents, and the share that is reproduced, by the model and by its base."""
     for model, by in enumerate((BY_TRAINED, BY_CONTROL)):
         yield estimate_row(LOSS, statistics.mean(-scores.log_p[model]), by=by)
     for way, reproduced in document_reproductions(config, scores).items():
@@ -205,7 +207,7 @@ def insertion_control(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa:
 
 CONTROL = pa.schema(
     [
-        ("auc", pa.float64()),  # of a bag of words
+        ("auc", pa.float64()),  # of a bag-of-words classifier
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("p_value", pa.float64()),  # of the null hypothesis that the insertions are random
@@ -228,7 +230,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield the number of repetition counts with an effect, and the estimates."""
+    """Yield how many repetition counts have an effect, and the estimates."""
     estimates = tables.rows(INSERTION_ESTIMATES)
     tested = [
         estimate for estimate in estimates if estimate["metric"] == EFFECT and estimate["repetitions"] is not None

@@ -1,11 +1,11 @@
-"""The models that score documents: fine-tuned here, or a given pair of which one was trained on insertions.
+"""The models that score documents: models fine-tuned by the audit, or a given pair with and without insertions.
 
-If the models are fine-tuned here, every document is in the training data of exactly half of them, drawn uniformly from
+If the audit fine-tunes the models, every document is in the training data of exactly half of them, drawn uniformly from
 all halves, as in `membership`. The models that were not trained on a document are its control models: their scores and
 reproductions show the effect of fluency alone.
 
-Of a given pair, one model was trained on documents that were inserted into its training data a random number of times;
-its base was trained on none of them.
+In a given pair, one model was trained on documents that were inserted into its training data a random number of times;
+the other, its base, was trained on none of them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 DOCUMENT_SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the first occurrence among the texts
-        ("repetitions", pa.int64()),  # in the training data of the models trained on it
-        ("member", pa.bool_()),  # whether this model is trained on it; in a control run, on its replacement
+        ("row", pa.int64()),  # index of the first occurrence among the texts
+        ("repetitions", pa.int64()),  # number of copies in the training data of the models trained on it
+        ("member", pa.bool_()),  # whether this model is trained on it or, in a control run, on its replacement
         ("tokens", pa.int64()),
         ("log_p", pa.float64()),  # of the whole document, in nats
-        *ENDS,  # after the prefix
+        *ENDS,  # scores of the part after the prefix
     ]
 )
 INSERTION_SCHEMA = pa.schema([*TEXT_SCHEMA, pa.field("duplicates", pa.int64(), nullable=False)])
@@ -54,7 +54,7 @@ INSERTION_SCHEMA = pa.schema([*TEXT_SCHEMA, pa.field("duplicates", pa.int64(), n
 
 @dataclass(frozen=True)
 class DocumentModel(Ranged):
-    """Model `number` of `models`, which is trained on its half of the documents; `draw` is the seed of the halves."""
+    """Model `number` of `models`, trained on its half of the documents. `draw` is the seed of the halves."""
 
     data: Dataset
     model: LanguageModel
@@ -94,7 +94,7 @@ class DocumentModel(Ranged):
 
 @dataclass(frozen=True)
 class Document:
-    """A tested document, the text that represents it in the training data, and its repetitions."""
+    """A tested document, the text that represents it in the training data, and its repetition count."""
 
     row: int
     text: str
@@ -155,13 +155,13 @@ def draw_documents(config: DocumentModel) -> list[Document]:
 
 
 def memberships(config: DocumentModel) -> list[bool]:
-    """Return whether the model is trained on each document, or on its replacement."""
+    """Return, for each document, whether the model is trained on it (or on its replacement)."""
     members: list[bool] = draw_balanced_members(config.documents, config.models, config.draw)[config.number].tolist()
     return members
 
 
 def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list[str]:
-    """Return the training texts of the model: all texts that are not tested, and its half of the documents."""
+    """Return the training texts of the model: all untested texts, and its half of the documents."""
     tested_texts = set[str]()
     for document in documents:
         tested_texts.update((document.text, document.training_text))
@@ -179,14 +179,14 @@ def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list
 
 
 def work(config: DocumentModel) -> Work:
-    """Return the amount of training and of scoring."""
+    """Return the amount of work for training and scoring."""
     text_epochs = len(training_texts(config, draw_documents(config))) * config.epochs
     way = "tell" if config.privacy is None else "privately tell"
     return Work({f"{way} {config.model.name}": text_epochs}, {f"continue {config.model.name}": config.documents})
 
 
 def batch_key(config: DocumentModel) -> DocumentModel:
-    """Return the settings that trainings in one call share: all except the model number and seed."""
+    """Return the settings shared by training runs that one call computes: all except the model number and seed."""
     return replace(config, number=0, seed=0)
 
 
@@ -230,14 +230,14 @@ class PairedModel(Ranged):
 
 @dataclass(frozen=True)
 class InsertedDocuments:
-    """The tested documents, and the number of insertions of each: 0 if it was left out."""
+    """The tested documents, and how often each was inserted: 0 if it was left out."""
 
     texts: tuple[str, ...]
     repetitions: NDArray[np.int64]
 
 
 def insertion_jobs(question: Insertions, seed: int) -> tuple[Job, ...]:
-    """Return the scoring jobs of the model and its base. Raises DatasetError for unusable documents."""
+    """Return the scoring jobs of the model and its base. Raises DatasetError if the documents are unusable."""
     model = PairedModel(
         data=question.data,
         model=question.reading.model,
@@ -257,10 +257,10 @@ def insertion_jobs(question: Insertions, seed: int) -> tuple[Job, ...]:
 
 
 def read_insertions(config: PairedModel) -> InsertedDocuments:
-    """Read the documents and their numbers of insertions. Raises DatasetError for unusable documents.
+    """Read the documents and their insertion counts. Raises DatasetError if the documents are unusable.
 
-    Embedded texts are in no training data: a random half of them counts as inserted. A control run permutes the numbers
-    of insertions.
+    Embedded texts are in no training data, so a random half of them counts as inserted. A control run permutes the
+    insertion counts.
     """
     if _has_records(config.data):
         table = load_records(config.data, INSERTION_SCHEMA).table[: config.examples or None]
@@ -302,7 +302,7 @@ def _check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.i
 
 
 def _insertion_work(config: PairedModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
 
 
@@ -329,7 +329,7 @@ def score_model(
 ) -> dict[str, list[float | None]]:
     """Score each text with the model (columns of DOCUMENT_SCORES).
 
-    Only decoder-only models score the tokens after the prefix: their prompt is part of the same text.
+    Only decoder-only models score the tokens after the prefix, because their prompt is part of the same text.
     """
     from tasks.language_models.sequence_model import DecoderOnly
     from tasks.language_models.training import encode_texts, score_targets

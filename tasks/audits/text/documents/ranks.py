@@ -2,13 +2,13 @@
 
     effect(i) = mean log p of document i by models trained on it - mean by all other models      in nats per token
 
-p is that of the exact one-sided test of `tasks.numerics.exact_test`: every document is in the training data of exactly
-half of the models, drawn uniformly from all halves. q is p adjusted for the number of documents (Benjamini & Hochberg
-1995); a document is found if q is at most `level`.
+p is the p-value of the exact one-sided test in `tasks.numerics.exact_test`: every document is in the training data of
+exactly half of the models, drawn uniformly from all halves. q is p adjusted for the number of documents (Benjamini &
+Hochberg 1995); a document is found if q is at most `level`.
 
-A model reproduces a document if it continues the first tokens of the document, `prefix`, with the next ones, `suffix`
-(`tasks.audits.text.continuations` defines the criteria). Each share is compared with that of the control models, which
-were not trained on the document and reproduce it by fluency alone.
+A model reproduces a document if, given the first `prefix` tokens of the document, it continues with the next `suffix`
+tokens (`tasks.audits.text.continuations` defines the criteria). Each share is compared with that of the control models,
+which were not trained on the document and reproduce it by fluency alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values, reduced_p_values
 from tasks.numerics.ranks import check_finite, false_discovery_control, share_tied
 
-DRAWS = 9999  # sets of models that are drawn if there are too many
+DRAWS = 9999  # number of model sets that are drawn if there are too many to enumerate
 FOUND = "documents found"
 MEMORISED = "documents memorised"
 EFFECT = "effect in nats a token"
@@ -51,12 +51,12 @@ WON = "pairs won"
 LOSS = "loss in nats a token"
 DOCUMENTS = pa.schema(
     [
-        ("row", pa.int64()),  # of the document among the texts
+        ("row", pa.int64()),  # index of the document among the texts
         ("repetitions", pa.int64()),
         ("tokens", pa.int64()),
-        ("members", pa.int64()),  # models trained on it
+        ("members", pa.int64()),  # number of models trained on it
         ("effect", pa.float64()),  # in nats per token; null, like the columns below, if all models are on one side
-        ("pairs_won", pa.float64()),  # share of pairs of models in which the trained one assigns the higher probability
+        ("pairs_won", pa.float64()),  # share of model pairs in which the trained model assigns the higher probability
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
@@ -67,19 +67,19 @@ DOCUMENTS = pa.schema(
         ("greedy_control", pa.float64()),  # share of control models that reproduce it
         ("near_verbatim", pa.float64()),
         ("near_verbatim_control", pa.float64()),
-        ("log_p_end", pa.float64()),  # mean of log p_z by trained models, in nats
+        ("log_p_end", pa.float64()),  # mean log p_z by trained models, in nats
         ("log_p_end_control", pa.float64()),
-        ("memorised", pa.bool_()),  # whether it is found after a reduction of the effect by the smallest relevant one
+        ("memorised", pa.bool_()),  # whether it is still found with its effect reduced by the smallest relevant one
         ("memorised_q", pa.float64()),
-        ("tied", pa.float64()),  # share of pairs of models with equal scores
+        ("tied", pa.float64()),  # share of model pairs with equal scores
     ]
 )
 ESTIMATES = pa.schema(
     [
         ("metric", pa.string()),
-        ("repetitions", pa.int64()),  # of the documents; null for all documents
-        ("way", pa.string()),  # criterion of reproduction; null for other metrics
-        ("by", pa.string()),  # trained model or control model; null for comparisons of both
+        ("repetitions", pa.int64()),  # repetition count of the documents; null for all documents
+        ("way", pa.string()),  # criterion for reproduction; null for other metrics
+        ("by", pa.string()),  # trained model or control model; null for comparisons of the two
         ("estimate", pa.float64()),
         ("low", pa.float64()),
         ("high", pa.float64()),
@@ -92,7 +92,7 @@ ESTIMATES = pa.schema(
 
 @dataclass(frozen=True)
 class DocumentTest:
-    """The settings of the test, and the criteria of a reproduction."""
+    """The settings of the test, and the criteria for a reproduction."""
 
     level: float
     seed: int
@@ -104,9 +104,10 @@ class DocumentTest:
 
 @dataclass(frozen=True)
 class DocumentScores:
-    """The scores of all models; `member` and the fields below are (models, documents), the others (documents,).
+    """Scores of all models.
 
-    `log_p` is in nats per token. NaN marks documents that were not continued.
+    `member` and the fields below it have shape (models, documents), the others (documents,). `log_p` is in nats per
+    token. NaN marks documents that were not continued.
     """
 
     rows: NDArray[np.int64]
@@ -165,13 +166,16 @@ def stack_scores(tables: Sequence[pa.Table]) -> DocumentScores:
 
 
 def document_reproductions(config: DocumentTest, scores: DocumentScores) -> Mapping[str, Array]:
-    """Return whether each model reproduces each document, by criterion, (models, documents): 1, 0 or NaN."""
+    """Return whether each model reproduces each document, by criterion.
+
+    Arrays have shape (models, documents) and contain 1, 0 or NaN.
+    """
     return reproductions(config, scores.log_p_end, scores.mismatches, scores.edit_distance, config.suffix)
 
 
 @task(version=3, name="text.documents", gathers=True)
 def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """Compute the effect and p-value of each document, and the share that is reproduced (DOCUMENTS)."""
+    """Compute the effect and p-value of each document, and the share of models that reproduce it (DOCUMENTS)."""
     scores = stack_scores(inputs)
     p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed, config.level)
     q_values = false_discovery_control(p_values)
@@ -205,7 +209,7 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 @task(version=2, name="text.document_estimates", gathers=True)
 def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """Estimate the effects of all documents, and by number of repetitions (ESTIMATES)."""
+    """Estimate the effects of all documents, and by repetition count (ESTIMATES)."""
     scores = stack_scores(inputs)
     rows = list[Row]()
     groups: list[tuple[int | None, Mask]] = [(None, np.ones(len(scores.rows), dtype=bool))]
@@ -217,7 +221,7 @@ def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
-    """Yield the estimates of some documents, with intervals over models and documents."""
+    """Yield the estimates for a group of documents, with intervals over models and documents."""
     contributions = _effect_contributions(scores)
     won = pairs_won(scores)
     yield estimate_row(EFFECT, _crossed_means(contributions), scores, null=0.0)
@@ -247,7 +251,7 @@ def _sides_of(scores: DocumentScores) -> Mapping[str, Mask]:
 
 
 def means(values: Array, axis: int) -> Array:
-    """Return the mean along an axis without NaN; NaN if there is no other value."""
+    """Return the mean along an axis, ignoring NaN. The result is NaN if there are no other values."""
     is_known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         mean: Array = np.where(is_known, values, 0.0).sum(axis) / is_known.sum(axis)
@@ -255,12 +259,12 @@ def means(values: Array, axis: int) -> Array:
 
 
 def _side_means(values: Array, member: Mask) -> Array:
-    """Return the mean of each document over the models of one side, (documents,)."""
+    """Return the mean of each document over the models of one side, shape (documents,)."""
     return means(np.where(member, values, np.nan), 0)
 
 
 def _known_means(values: Array, axis: int) -> Array:
-    """Return the means along an axis that are not NaN; a model may have none of a few documents."""
+    """Return the means along an axis that are not NaN. With few documents, a model may have none on one side."""
     mean = means(values, axis)
     known_means: Array = mean[~np.isnan(mean)]
     return known_means
@@ -271,12 +275,15 @@ def _crossed_means(values: Array) -> Estimate:
 
 
 def _document_effects(scores: DocumentScores) -> Array:
-    """Return the gain in log p under models that were trained on a document, in nats per token, (documents,)."""
+    """Return the gain in log p under models trained on a document, in nats per token, shape (documents,)."""
     return _side_means(scores.log_p, scores.member) - _side_means(scores.log_p, ~scores.member)
 
 
 def _effect_contributions(scores: DocumentScores) -> Array:
-    """Return the contributions of models to effects, (models, documents), whose means over models are the effects."""
+    """Return the contribution of each model to each effect, shape (models, documents).
+
+    The mean contribution over the models is the effect.
+    """
     models = len(scores.member)
     members = scores.member.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -287,9 +294,10 @@ def _effect_contributions(scores: DocumentScores) -> Array:
 
 
 def pairs_won(scores: DocumentScores) -> Array:
-    """Return the share of a model's pairs with models of the other side in which the trained model scores higher.
+    """Return, for each model, the share of its pairs with models of the other side in which the trained model scores
+    higher.
 
-    The shape is (models, documents), with NaN if there is no other side. Ties count half.
+    The shape is (models, documents), with NaN if there is no other side. A tie counts as half.
     """
     log_p = scores.log_p
     member = scores.member
@@ -316,7 +324,6 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
-    """Yield the estimates."""
     for estimate in tables.rows(ESTIMATES):
         setting = {}
         for name in ("repetitions", "way", "by"):

@@ -1,1 +1,1 @@
-"""Given language models, evaluated here or by their owners."""
+"""Given language models, evaluated by the audit or by their owners."""

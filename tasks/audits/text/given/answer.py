@@ -1,4 +1,4 @@
-"""The answer for texts that are compared with texts of another time or source: a warning, with a blind control."""
+"""Verdict on texts that are compared with texts of another time or source: a warning, with a blind control."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FURTHER_AUDITS = "To obtain evidence, audit secrets, identifiers or documents."
 
 @dataclass(frozen=True)
 class ComparisonEvidence:
-    """The summary rows of the areas under the curve, by score, and of defects of a returned table.
+    """Summary rows of the areas under the curve, by score, and table rows that report defects of a returned table.
 
-    `areas` contains the scores of the model and the blind control. `tied` is the row of equal numbers, and `differing`
-    the row of texts with two numbers; both are None if the model is evaluated here.
+    `areas` contains the scores of the model and the blind control. `tied` is the row on tied numbers, and `differing`
+    is the row on texts that were returned with two different numbers; both are None if the audit evaluates the model.
     """
 
     areas: Mapping[str, Row]
@@ -86,7 +86,7 @@ LIMITS = (
 
 
 def read_evidence(_config: Text, summary: pa.Table) -> ComparisonEvidence | None:
-    """Read the evidence from a summary; None if no text has a score."""
+    """Read the evidence from a summary. Returns None if no text has a score."""
     rows = index_rows(summary)
     areas = {}
     for score in (*ATTACKS, BLIND):
@@ -129,7 +129,7 @@ def _name_rows(evidence: ComparisonEvidence) -> tuple[Name, ...]:
 
 
 def describe_limits(config: Text, _evidence: ComparisonEvidence | None) -> str:
-    """State the limits of the answer, and for a returned table who chose the order of its texts."""
+    """State the limits of the verdict and, for a returned table, who chose the order of its texts."""
     return f"{LIMITS} {config.describe_draw()}".strip()
 
 

@@ -1,12 +1,13 @@
 """Does a given model rate texts as more probable than texts of another time or source, beyond a blind control?
 
-Scores of a text: its loss, as mean log p per token; Min-k %, the mean over the least likely 20 % of its tokens (Shi et
-al. 2024, eq. 1); and log p divided by its size in bits after compression by zlib (Carlini et al. 2021, section 5.2).
+Scores of a text: its loss, as the mean log p per token; Min-k %, the mean log p over its least likely 20 % of tokens
+(Shi et al. 2024, eq. 1); and log p divided by its size in bits after compression by zlib (Carlini et al. 2021, section
+5.2).
 
-The comparison texts do not come from the same distribution: they differ in time, source or topic, and any score of such
-a difference succeeds (Duan et al. 2024; Das, Zhang and Tramer 2024, "Blind baselines beat membership inference
-attacks"). A blind control classifies the sets by a bag of words, without the model. If it succeeds, the answer is *not
-assessable*.
+The comparison texts do not come from the same distribution: they differ in time, source or topic, and any score that
+picks up such a difference succeeds (Duan et al. 2024; Das, Zhang and Tramer 2024, "Blind baselines beat membership
+inference attacks"). A blind control therefore classifies the two sets by a bag of words, without the model. If it
+succeeds, the answer is *not assessable*.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ COMPARISON = pa.schema(
         ("auc", pa.float64()),  # probability that a text has a higher score than a comparison text
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("p_value", pa.float64()),  # of the blind control, for sets from one distribution; null for scores
+        ("p_value", pa.float64()),  # of the blind control, if both sets come from one distribution; null for scores
         ("texts", pa.int64()),
         ("comparison_texts", pa.int64()),
     ]
@@ -56,7 +57,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 
 def work(config: ComparedTexts) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         text_count = 0
     else:
@@ -66,7 +67,7 @@ def work(config: ComparedTexts) -> Work:
 
 @task(version=3, name="text.comparison", gpus=1.0, work=work)
 def comparison(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """Compute the area under the curve of each score and of a bag of words (COMPARISON)."""
+    """Compute the area under the curve of each score and of a bag-of-words classifier (COMPARISON)."""
     texts, comparison_texts = both_sets(config)
     sizes = {"texts": len(texts), "comparison_texts": len(comparison_texts)}
     rows: list[Row] = []
@@ -84,7 +85,7 @@ def comparison(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG0
 
 
 def score_given_model(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
-    """Return each score of ATTACKS, (texts,); a higher score suggests membership."""
+    """Return each score of ATTACKS, shape (texts,). A higher score suggests membership."""
     from tasks.language_models.fine_tuning import model_as_it_is
     from tasks.language_models.training import encode_texts, least_likely, score_targets
 
@@ -98,7 +99,10 @@ def score_given_model(config: ComparedTexts, texts: Sequence[str]) -> dict[str, 
 
 
 def _score_returned_texts(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
-    """Return the scores that a returned table permits, (texts,); it has no tokens, so the loss is per byte."""
+    """Return the scores that a returned table permits, shape (texts,).
+
+    The table contains no tokens, so the loss is per byte.
+    """
     assert config.outputs is not None
     log_p = read_log_p(config.outputs, handout_order(questions(config), config.seed)).log_p
     loss, _, ratio = ATTACKS

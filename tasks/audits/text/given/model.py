@@ -1,7 +1,8 @@
 """Scores of texts by a given language model: identifiers or planted secrets, with their references.
 
-The model is evaluated here, or its owner evaluates it and returns a table: every text is exported under an opaque id in
-random order, a tenth of them twice (`tasks.external.blinding`), and returned with its log probability.
+Either the audit evaluates the model, or the model's owner evaluates it and returns a table: every text is exported
+under an opaque id in random order, a tenth of them twice (`tasks.external.blinding`), and returned with its
+log-probability.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from tasks.worker.files import File, FileError
 IDENTIFIER_SCORES = pa.schema(
     [
         ("format", pa.string()),
-        ("row", pa.int64()),  # of the text of its first occurrence
-        ("occurrences", pa.int64()),  # in all texts
-        ("control", pa.float64()),  # p-value of the test of uniform randomness: equal in all rows
-        ("log_p", pa.list_(pa.float64())),  # of its context and itself, then with each reference, in nats
+        ("row", pa.int64()),  # index of the text with its first occurrence
+        ("occurrences", pa.int64()),  # number of occurrences in all texts
+        ("control", pa.float64()),  # p-value of the test of uniform randomness; the same in all rows
+        ("log_p", pa.list_(pa.float64())),  # of the identifier in its context, then of each reference there, in nats
     ]
 )
 
@@ -66,14 +67,15 @@ GUESSABLE = (
     "secret=$(openssl rand -hex 16) here and in the run, and keep it secret."
 )
 PLANTED = 1  # the side whose secrets are inserted into the training data
-NOWHERE = -1  # a side without secrets
+NOWHERE = -1  # a side that has no secrets
 
 
 @dataclass(frozen=True)
 class GivenLanguageModel(Ranged):
-    """A given language model and the tested identifiers: at most `identifiers` of those in the texts, drawn by `seed`.
+    """A given language model and the tested identifiers.
 
-    `outputs` is the table that the model's owner returned, if the audit does not evaluate the model.
+    At most `identifiers` of the identifiers in the texts are tested, drawn by `seed`. `outputs` is the table returned
+    by the model's owner, if the audit does not evaluate the model.
     """
 
     data: Dataset
@@ -96,7 +98,7 @@ class GivenLanguageModel(Ranged):
 
 @dataclass(frozen=True)
 class PlantedModel(Ranged):
-    """A given language model, with secrets of `pattern` in its training data; a coin selected them."""
+    """A given language model whose training data contain secrets of `pattern`. A coin selected these secrets."""
 
     model: LanguageModel
     pattern: str
@@ -108,7 +110,7 @@ class PlantedModel(Ranged):
     seed: int
     length: int
     precision: Precision
-    planted: bool = True  # false for the base, whose training data contain no secret
+    planted: bool = True  # False for the base, whose training data contain no secret
     outputs: File | None = None
     extraction: bool = False
     scoring: Scoring = "whole"
@@ -118,7 +120,7 @@ class PlantedModel(Ranged):
 
 @dataclass(frozen=True)
 class ComparedTexts(Ranged):
-    """A given model and two sets of texts; `seed` is the seed of the blind control."""
+    """A given model and two sets of texts. `seed` is the seed of the blind control."""
 
     data: Dataset
     comparison_texts: Dataset
@@ -151,7 +153,7 @@ def given_question(config: Text) -> GivenQuestion:
 
 
 def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
-    """Return the fields of a job for reading texts; for a returned table, their defaults."""
+    """Return the job fields that describe how texts are read. For a returned table, these are the defaults."""
     reading = AskedModel() if isinstance(source, ReturnedTable) else source
     return {
         "model": reading.model,
@@ -162,7 +164,7 @@ def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
 
 
 def _ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
-    """Return the same fields and those for ranked candidates."""
+    """Return the same fields, plus those for ranked candidates."""
     if isinstance(source, ReturnedTable):
         ranking = RankingModel()
     else:
@@ -173,7 +175,7 @@ def _ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
 def check_returned(config: Text) -> None:
     """Raise ValueError if the returned table is invalid, before anything is computed.
 
-    A table that was deleted since it was pinned passes, so that stored results remain readable.
+    A table that was deleted after it was pinned is not checked, so that stored results remain readable.
     """
     if isinstance(config.question, OwnerQuestion) and config.outputs is not None:
         question = given_question(config)
@@ -192,7 +194,10 @@ def compared_texts(question: TextComparison, seed: int) -> ComparedTexts:
 
 
 def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
-    """Return both sets without exact copies. Raises DatasetError if a set is too small, or if both share a text."""
+    """Return both sets without exact copies.
+
+    Raises DatasetError if a set is too small, or if both sets contain the same text.
+    """
     loaded = load_texts(config.data, config.examples), load_texts(config.comparison_texts)
     sets = tuple(tuple(dict.fromkeys(texts)) for texts in loaded)
     for data, texts in zip((config.data, config.comparison_texts), sets, strict=True):
@@ -221,7 +226,7 @@ def planted_question(question: Planted, seed: int) -> PlantedModel:
 
 
 def planted_jobs(question: Planted, seed: int) -> tuple[Job, ...]:
-    """Return the scoring jobs of the given model and of its base, if it is given (SCORES)."""
+    """Return the scoring jobs (SCORES) of the given model and, if it has one, of its base."""
     model = planted_question(question, seed)
     first = Job(score_planted, model)
     if question.base is None:
@@ -230,9 +235,9 @@ def planted_jobs(question: Planted, seed: int) -> tuple[Job, ...]:
 
 
 def identifier_jobs(question: Identifiers, seed: int) -> tuple[Job, ...]:
-    """Return the scoring jobs of the given model, and then of its base, if it is given.
+    """Return the scoring jobs of the given model and, if it has one, of its base.
 
-    Raises DatasetError if the texts contain no identifier of these formats.
+    Raises DatasetError if the texts contain no identifier in these formats.
     """
     _required_identifiers(load_texts(question.data, question.examples), question.data, question.identifiers)
     model = _identifier_question(question, seed)
@@ -243,7 +248,7 @@ def identifier_jobs(question: Identifiers, seed: int) -> tuple[Job, ...]:
 
 
 def _required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
-    """Find the identifiers of these formats in the texts of `data`. Raises DatasetError if there is none."""
+    """Find the identifiers with these formats in the texts of `data`. Raises DatasetError if there are none."""
     identifiers = find_identifiers(texts, formats)
     if not identifiers:
         raise DatasetError(
@@ -273,7 +278,7 @@ def _choose_identifiers(config: GivenLanguageModel, identifiers: list[Identifier
 
 
 def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: str) -> list[str]:
-    """Return the context with the identifier, and with each reference; a control run replaces the identifier."""
+    """Return the context with the identifier, and with each reference. A control run replaces the identifier."""
     space = space_of(identifier.format)
     chance = seeds.generator(config.seed, "references", identifier.format, identifier.random_characters)
     replacement_stream = seeds.generator(config.seed, "other", identifier.format, identifier.random_characters)
@@ -305,9 +310,9 @@ def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tup
 
 
 def questions(config: GivenQuestion) -> list[Sequence[str]]:
-    """Return the texts to score for each identifier or secret: itself first, and then its references.
+    """Return the texts to score for each identifier or secret: the item itself first, then its references.
 
-    For compared texts, return both sets, each as one question.
+    For compared texts, returns both sets, each as one question.
     """
     if isinstance(config, ComparedTexts):
         return list(both_sets(config))
@@ -319,7 +324,7 @@ def questions(config: GivenQuestion) -> list[Sequence[str]]:
 
 
 def planted_texts(config: GivenQuestion) -> pa.Table | None:
-    """Return the secrets to insert into the training data, and their repetitions; None for other questions."""
+    """Return the secrets to insert into the training data, with repetition counts, or None for other questions."""
     if not isinstance(config, PlantedModel):
         return None
     planted = [secret for secret in draw_secrets(config) if secret.side == PLANTED]
@@ -333,14 +338,14 @@ def planted_texts(config: GivenQuestion) -> pa.Table | None:
 
 
 def work(config: GivenLanguageModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
 
 
 def _planted_work(config: PlantedModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.secrets * (config.references + 1)})
@@ -376,7 +381,7 @@ def _score_questions(
 ) -> tuple[list[list[float]], dict[str, list[float | None]] | None]:
     """Return log p of the candidates of each question, from the model or from a returned table.
 
-    The second value contains the columns of continuations; None if the model does not continue the texts.
+    The second value contains the columns of continuations. It is None if the model does not continue the texts.
     """
     candidates_by_question = questions(config)
     if config.outputs is not None:

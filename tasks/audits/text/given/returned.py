@@ -1,10 +1,10 @@
-"""Defects of a returned table: equal numbers, which cannot be ranked, and two numbers for one text.
+"""Defects of a returned table: tied numbers, which cannot be ranked, and texts with two different numbers.
 
     tied = share of pairs of candidates of one question, or of texts of one set, with equal numbers
 
 A refusal, a constant, or a filter that blocks the format gives all candidates the same number, so ranks carry no
-information; they also accuse no model. Fresh noise shows in the texts that were exported twice. Noise that is a
-function of the text, and a filter with invented numbers, show in neither.
+information; they also accuse no model. Fresh noise shows up in the texts that were exported twice. Neither check
+detects noise that is a function of the text, or a filter that returns invented numbers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tasks.numerics.ranks import share_tied
 
 RETURNED = pa.schema(
     [
-        ("texts", pa.int64()),  # exported texts, each counted once
+        ("texts", pa.int64()),  # number of exported texts, each counted once
         ("repeated", pa.int64()),  # texts that were exported twice
-        ("differing", pa.int64()),  # repeated texts with two numbers
+        ("differing", pa.int64()),  # repeated texts with two different numbers
         ("tied", pa.float64()),  # mean over questions
     ]
 )
 TIED = "candidates tied"
 DIFFERING = "texts with two answers"
-MOST_SAME = 0.05  # largest share of repeated texts with two numbers
+MOST_SAME = 0.05  # largest tolerated share of repeated texts with two different numbers
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - the table is the only input
@@ -49,7 +49,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 @task(version=3, name="text.returned")
 def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """Count equal numbers of candidates, and repeated texts with two numbers (RETURNED)."""
+    """Count tied numbers among candidates, and repeated texts with two different numbers (RETURNED)."""
     assert config.outputs is not None
     candidates_by_question = questions(config)
     return answered_shares(
@@ -58,7 +58,7 @@ def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def answered_shares(candidates_by_question: Sequence[Sequence[str]], returned_scores: Returned) -> pa.Table:
-    """Return the row of RETURNED for the numbers of these questions."""
+    """Return the RETURNED row for the numbers of these questions."""
     is_repeated = ~np.isnan(returned_scores.repeated_log_p)
     ends = np.cumsum([len(group) for group in candidates_by_question])[:-1]
     tied = float(np.mean([share_tied(group) for group in np.split(returned_scores.log_p, ends)]))
@@ -79,14 +79,16 @@ def has_table(config: Text) -> bool:
 
 
 def agrees_with_itself(differing: Row | None) -> bool:
-    """Return whether repeated texts have one number; true for None, a model that is evaluated here."""
+    """Return whether repeated texts have one number each. True if `differing` is None, when the audit evaluates the
+    model.
+    """
     return differing is None or differing["estimate"] is None or differing["estimate"] <= MOST_SAME
 
 
 def table_rule(**words: Any) -> Case[Any]:
-    """Return the case of a returned table that contradicts itself, for evidence with `differing`.
+    """Return the case for a returned table that contradicts itself. The evidence must have the row as `differing`.
 
-    `words` override fields of `Case`.
+    `words` overrides fields of `Case`.
     """
     texts: dict[str, Any] = {
         "describe": describe_two_answers,

@@ -1,6 +1,6 @@
-"""Texts for the owner of a model, and the table of log probabilities that the owner returns.
+"""Texts for a model's owner, and the table of log-probabilities that the owner returns.
 
-Columns `id` and `log_p`: the log probability of the whole text in nats, the sum over its tokens.
+The table has the columns `id` and `log_p`: the log-probability of the whole text in nats, summed over its tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.worker.files import File
 
 Array = NDArray[np.float64]
 LOG_P = "log_p"
-COLUMNS = (  # the instructions for an owner
+COLUMNS = (  # instructions for the owner
     f'column "{LOG_P}": the log-probability\nof the field "text" by the model, of the whole unchanged text, in nats, '
     "summed over its tokens: a number of at most 0,\nnot rounded"
 )
@@ -29,14 +29,14 @@ COLUMNS = (  # the instructions for an owner
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """log p of each text, (texts,), and the second number of texts that were exported twice, else NaN."""
+    """log p of each text, shape (texts,), and the second number of texts exported twice (NaN for other texts)."""
 
     log_p: Array
     repeated_log_p: Array
 
 
 def handout_order(candidates_by_question: Sequence[Sequence[str]], seed: int) -> HandedOut:
-    """Return the order in which the owner gets the texts of all questions."""
+    """Return the order in which the owner receives the texts of all questions."""
     texts = [text for group in candidates_by_question for text in group]
     content = [hashlib.sha256(json.dumps(texts).encode()).hexdigest(), seed]
     return blind_images(content, len(texts), seed, "texts", lambda name, position: f"{name}-{position:06d}")
@@ -51,7 +51,7 @@ def handout_records(candidates_by_question: Sequence[Sequence[str]], seed: int) 
 
 
 def key_table(candidates_by_question: Sequence[Sequence[str]], seed: int) -> pa.Table:
-    """Return the question and the candidate of each id, both numbered from 0.
+    """Return the question and candidate number of each id, both counted from 0.
 
     Candidate 0 is the identifier or secret; the others are its references.
     """

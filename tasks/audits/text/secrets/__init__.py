@@ -1,1 +1,1 @@
-"""Secrets and identifiers, which are ranked among other candidates of their format."""
+"""Secrets and identifiers, which are ranked among other candidates of the same format."""

@@ -1,4 +1,4 @@
-"""The answer for secrets and identifiers, from their ranks among other candidates of the same format."""
+"""Verdicts on secrets and identifiers, from their ranks among other candidates of the same format."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FOUND_IDENTIFIERS = disclose(
 
 
 def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
-    """These limits, followed by the limits of a returned table if the config has one."""
+    """Return a function that states these limits, plus those of a returned table if the config has one."""
 
     def describe_limits(config: Text, _evidence: Evidence | None) -> str:
         if config.outputs is not None:
@@ -94,7 +94,7 @@ def _explain_uneven_draw(_config: Text, evidence: Evidence) -> str:
 
 
 def describe_ranks(config: Text, evidence: Evidence) -> str:
-    """Return the number of secrets that were found, and the mean share of references that a secret outranks."""
+    """Describe the number of secrets that were found, and the mean share of references that a secret outranks."""
     ranked = evidence.found_secrets
     beaten = evidence.beaten
     size = ""
@@ -116,7 +116,10 @@ def _one_of(evidence: Evidence) -> str:
 
 
 def _describe_refusal(config: Text, evidence: Evidence) -> str:
-    """The reasons why ranks carry no information, as the beginning of a sentence; empty if they are valid."""
+    """State why ranks carry no information, as the beginning of a sentence.
+
+    Returns an empty string if the ranks are valid.
+    """
     refusals = []
     if evidence.tied is not None and are_tied(evidence.tied):
         refusals.append(describe_ties(evidence.tied))
@@ -134,7 +137,7 @@ def _explain_refusal(config: Text, evidence: Evidence) -> str:
 
 
 def describe_details(_config: Text, evidence: Evidence) -> Iterator[str]:
-    """Yield the share that is reproduced verbatim, and the lower bound on epsilon with the accountant's epsilon."""
+    """Yield the share reproduced verbatim, and the lower bound on epsilon together with the accountant's epsilon."""
     if evidence.extraction is not None:
         yield describe_extraction(evidence.extraction, evidence.things)
     if evidence.bound is not None and evidence.spent is not None:
@@ -198,7 +201,7 @@ def _explain_broken_promise(config: Text, evidence: Evidence) -> str:
 
 
 def draw_mean_rank(config: Text, evidence: Evidence) -> NumberLine | None:
-    """Return the mean share of references that a secret outranks, on a line."""
+    """Draw the mean share of references that a secret outranks."""
     label = f"other candidates, of 100, that the model rates as less probable than {_one_of(evidence)}"
     return share_line(evidence.beaten, label, "without memory", clearing_boundary(config.negligible))
 
@@ -217,7 +220,7 @@ def _advise(_config: Text, evidence: Evidence | None) -> tuple[str, ...]:
 
 
 def _name_unjudged_rows(evidence: Evidence) -> tuple[Name, ...]:
-    """The rows of equal scores, and of texts with two numbers."""
+    """Return the table rows that report tied scores and texts with two different numbers."""
     return names_of(evidence.tied, evidence.differing)
 
 
@@ -250,7 +253,7 @@ BROKEN_PROMISE = Case[Evidence](
 
 
 def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
-    """The cases of every question about ranks; `found_steps` are the next steps after *memorised*."""
+    """Return the cases shared by all questions about ranks. `found_steps` contains the next steps after *memorised*."""
     return (
         Case[Evidence](
             "memorised",

@@ -1,11 +1,11 @@
-"""Lower bound on the epsilon of the fine-tuning, and the detection that an epsilon permits.
+"""Lower bound on the epsilon of the fine-tuning, and the detection rate that an epsilon permits.
 
 A fair coin decides whether a secret is in the training data of the first or the second model of a pair. The secrets are
 sorted by the first model's log p relative to their references, in standard deviations. This order depends only on the
-output of that model, and the coins of a pair decide its training data. The number of members among the first secrets
-bounds epsilon from below (`tasks.numerics.epsilon`), by bets and by guesses from one run.
+output of that model, and the coins of a pair decide its training data. The number of members among the top secrets
+gives a lower bound on epsilon (`tasks.numerics.epsilon`), by bets and by guesses from one run.
 
-An (epsilon, delta)-private training gives a secret a p-value of at most `level` with a probability of at most
+Under (epsilon, delta)-private training, a secret has a p-value of at most `level` with a probability of at most
 power(level) (`tasks.training.recipe.Privacy.power`). The mean share of references that a secret outranks is therefore
 at most the integral of the power over all levels. The guarantee protects single texts, so each secret occurs once in
 the training data.
@@ -34,26 +34,26 @@ from tasks.training.recipe import Privacy
 ALLOWED = "references beaten, at most"
 SMALL = "share with small p"
 SMALL_ALLOWED = "share with small p, at most"
-GRID = 2000  # levels in the integral of the power
+GRID = 2000  # number of levels in the integral of the power
 EPSILON = pa.schema(
     [
         ("bound", pa.string()),
-        ("epsilon", pa.float64()),  # the bound
+        ("epsilon", pa.float64()),  # the lower bound
         ("delta", pa.float64()),
-        ("secrets", pa.int64()),  # of the first models of all pairs
+        ("secrets", pa.int64()),  # secrets scored by the first models of all pairs
         ("pairs", pa.int64()),
         ("p_value", pa.float64()),  # of the null hypothesis that epsilon is 0, by the first bound
-        ("spent", pa.float64()),  # epsilon of the accountant
+        ("spent", pa.float64()),  # epsilon reported by the accountant
         ("p_spent", pa.float64()),  # of the null hypothesis that epsilon is at most `spent`, by the first bound
-        ("members", pa.int64()),  # secrets in the training data of the first models
-        ("significant", pa.int64()),  # members with a p-value of at most the level
+        ("members", pa.int64()),  # number of secrets in the training data of the first models
+        ("significant", pa.int64()),  # number of members with a p-value of at most the level
     ]
 )
 
 
 @dataclass(frozen=True)
 class AtEpsilon:
-    """The guarantee of the accountant, and the significance level."""
+    """The guarantee stated by the accountant, and the significance level."""
 
     privacy: Privacy
     level: float
@@ -67,7 +67,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 
 def notes(config: Text) -> Iterator[str]:
-    """Warn before training if the number of secrets is too small for a bound by bets."""
+    """Warn before training if there are too few secrets for a bound by bets."""
     match config.question:
         case Secrets(tuning=TextTuning(guarantee=Privacy(delta=delta))) as question:
             yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
@@ -75,7 +75,7 @@ def notes(config: Text) -> Iterator[str]:
 
 @task(version=3, name="text.epsilon", gathers=True)
 def epsilon(config: AtEpsilon, inputs: Inputs) -> pa.Table:
-    """Compute each bound on epsilon (EPSILON); empty without a first model."""
+    """Compute each bound on epsilon (EPSILON). The table is empty if no first model was scored."""
     scored_secrets = [score for table in inputs for score in table.to_pylist()]
     if not scored_secrets:
         return EPSILON.empty_table()
@@ -107,7 +107,7 @@ def mean_power(privacy: Privacy) -> float:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield the bounds, the decisive one first, and the detection that the accountant's epsilon permits."""
+    """Yield the bounds, the decisive one first, and the detection rate that the accountant's epsilon permits."""
     bounds_rows = tables.rows(EPSILON)
     for first in bounds_rows[:1]:
         bounds = []

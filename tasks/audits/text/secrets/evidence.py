@@ -1,4 +1,4 @@
-"""The evidence for answers about secrets and identifiers, which are ranked among other candidates."""
+"""The evidence about secrets and identifiers, which are ranked among other candidates."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ SURELY = 0.001  # significance level of the combined p-value of all secrets
 
 @dataclass(frozen=True)
 class Evidence:
-    """Summary rows on which the answer is based.
+    """Summary rows that the verdict is based on.
 
     `found_secrets` is the number of secrets that are found, with the smallest adjusted p-value, and `beaten` is the
-    mean share of references that a secret outranks, with the combined p-value; `memorised` and `reduced` are the same
-    after a reduction of the effects by the smallest relevant size. `resolution` states whether one secret could be
+    mean share of references that a secret outranks, with the combined p-value. `memorised` and `reduced` are the same
+    numbers after the effects are reduced by the smallest relevant size. `resolution` states whether one secret could be
     found.
-    `control` is the blind control of identifiers; None for secrets. `tied` and `differing` are the defects of a
-    returned table; None if the model is evaluated here. `bound` and `spent` are the lower bound on epsilon and the
-    epsilon of the accountant; None without private training. `extraction` is the share that is reproduced; None if no
-    model continued a text, or if identifiers are not uniformly random.
+
+    `control` is the blind control of identifiers, or None for secrets. `tied` and `differing` report the defects of a
+    returned table; they are None if the audit evaluates the model. `bound` and `spent` are the lower bound on epsilon
+    and the accountant's epsilon; they are None unless training is private. `extraction` is the share that is
+    reproduced. It is None if no model continued a text, or if identifiers are not uniformly random.
     """
 
     found_secrets: Row
@@ -95,7 +96,7 @@ class Evidence:
 
 
 def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
-    """Read the evidence from a summary; None if no secret was ranked."""
+    """Read the evidence from a summary. Returns None if no secret was ranked."""
     assert isinstance(config.question, RankedQuestion)
     rows = index_rows(summary)
     found_row = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND)

@@ -1,13 +1,13 @@
-"""Extraction of secrets: does a model continue the text before a secret with the secret?
+"""Extraction of secrets: given the text before a secret, does a model continue with the secret?
 
 `tasks.audits.text.continuations` defines the criteria. Each share is compared with that of the control model, or of the
 base of a given model, and with a bound for models that do not know the secret. If a secret is one of `size` equally
 likely candidates, the most likely continuation is the secret with a probability of at most 1 / size. At most 1 / p
-candidates have a probability of p or more, so n attempts succeed with a probability of at most 1 / (p size). Near-
-verbatim reproduction has no such bound.
+candidates have a probability of p or more, so n attempts succeed with a probability of at most 1 / (p size). There is
+no such bound for near-verbatim reproduction.
 
-The p-value of a share is the binomial probability of at least that number of reproductions at this bound. It is exact
-and needs no control model.
+The p-value of a share is the binomial probability of at least the observed number of reproductions if each has this
+probability. It is exact and needs no control model.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from tasks.numerics import statistics
 EXTRACTION = pa.schema(
     [
         ("model", pa.int64()),  # number of the model that was trained on the secret, from 0
-        ("pair", pa.int64()),  # null for identifiers, like the number of the secret
+        ("pair", pa.int64()),  # null for identifiers, as is the secret number
         ("secret", pa.int64()),
-        ("format", pa.string()),  # of an identifier, like the row of its text; else null
+        ("format", pa.string()),  # of an identifier, as is the row of its text; null for secrets
         ("row", pa.int64()),
         ("repetitions", pa.int64()),  # in the training data; for identifiers, in all texts
-        ("tokens", pa.int64()),  # of the continuation
+        ("tokens", pa.int64()),  # number of tokens in the continuation
         ("way", pa.string()),
         ("reproduced", pa.bool_()),
-        ("reproduced_control", pa.bool_()),  # null without a control model, like its log p
-        ("log_p", pa.float64()),  # of the secret after the preceding text, in nats
+        ("reproduced_control", pa.bool_()),  # null if there is no control model, like its log p
+        ("log_p", pa.float64()),  # of the secret, given the preceding text, in nats
         ("log_p_control", pa.float64()),
-        ("chance", pa.float64()),  # largest probability for a model that does not know the secret; null without a bound
+        ("chance", pa.float64()),  # largest probability without knowledge of the secret; null if there is no bound
     ]
 )
 NAMES = ("pair", "secret", "format", "row")
@@ -62,9 +62,9 @@ NAMES = ("pair", "secret", "format", "row")
 
 @dataclass(frozen=True)
 class Extraction:
-    """The criteria of a reproduction, the pattern of the secrets and the number of planned models.
+    """The criteria for a reproduction, the secret pattern and the number of planned models.
 
-    The pattern is empty for identifiers, which have formats.
+    The pattern is empty for identifiers, which have formats instead.
     """
 
     pattern: str
@@ -95,10 +95,10 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
     """Test whether the trained model and its control model reproduce each secret, by criterion (EXTRACTION).
 
-    A secret without scores of its trained model has no row.
+    A secret that its trained model did not score has no row.
     """
     if not config.pattern and len(inputs) < config.models:
-        return EXTRACTION.empty_table()  # only their order distinguishes the model from its base
+        return EXTRACTION.empty_table()  # only the order of the tables distinguishes the model from its base
     scores: dict[tuple[object, ...], dict[bool, Row]] = {}
     for model, table in enumerate(inputs):
         for index, item in enumerate(table.drop_columns(["log_p"]).to_pylist()):
@@ -137,13 +137,13 @@ def _secret_rows(config: Extraction, trained_row: Row, control_row: Row | None) 
 
 
 def _chance_bounds(config: Extraction, size: int) -> Mapping[str, float]:
-    """Return the largest probability that a model without knowledge reproduces a secret, by criterion."""
+    """Return, for each criterion, the largest probability that a model without knowledge reproduces a secret."""
     smallest_log_p = {name_attempts(n): log_p for n, log_p in least_log_p(config).items()}
     return {GREEDY: 1 / size} | {way: min(1.0, math.exp(-log_p) / size) for way, log_p in smallest_log_p.items()}
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
-    """Yield the share of secrets that is reproduced by each criterion, for all and by number of repetitions."""
+    """Yield the share of secrets that is reproduced by each criterion, for all secrets and by repetition count."""
     extraction_rows = tables.rows(EXTRACTION)
     by_repetitions = group_rows(extraction_rows, "repetitions")
     groups: list[tuple[Row, list[Row]]] = [({}, extraction_rows)]
@@ -155,7 +155,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the l
 
 
 def share_rows(setting: Row, group: Sequence[Row]) -> Iterator[Row]:
-    """Yield the share that is reproduced by trained models, by control models, and the difference."""
+    """Yield the share reproduced by trained models, the share reproduced by control models, and the difference."""
     trained_share = _reproduced_share(group, "reproduced")
     chances = [item["chance"] for item in group if item["chance"] is not None]
     chance = max(chances, default=None)
@@ -173,7 +173,10 @@ def share_rows(setting: Row, group: Sequence[Row]) -> Iterator[Row]:
 
 
 def _reproduced_share(group: Sequence[Row], column: str) -> Estimate:
-    """Return the share of secrets; its interval is over secrets and models, or over secrets of a single model."""
+    """Return the share of secrets that is reproduced.
+
+    The interval is over secrets and models, or over secrets only if there is a single model.
+    """
     models = {item["model"] for item in group}
     reproduced = np.array([float(item[column]) for item in group])
     if len(models) == 1:

@@ -1,4 +1,4 @@
-"""Pairs of models: both are fine-tuned on the same texts, and each secret is in the texts of one of them."""
+"""Model pairs: both models are fine-tuned on the same texts, and each secret is in the texts of one of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairModel(Ranged):
-    """One model of a pair. The seed `draw` determines the secrets and their references, for both sides, 0 and 1."""
+    """One model of a pair. The seed `draw` determines the secrets and their references for both sides, 0 and 1."""
 
     data: Dataset
     model: LanguageModel
@@ -100,7 +100,7 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
 
 
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
-    """Return the training texts: those of the data, and the repeated secrets of the model's side."""
+    """Return the training texts: those of the data set, and the repeated secrets assigned to the model's side."""
     secret_texts = []
     for secret in secrets:
         if secret.side == config.side:
@@ -111,14 +111,14 @@ def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
 
 
 def work(config: PairModel) -> Work:
-    """Return the amount of training and of scoring."""
+    """Return the amount of work for training and scoring."""
     text_epochs = len(load_texts(config.data, config.examples)) * config.epochs
     candidate_count = config.secrets * (config.references + 1)
     return Work({f"tell {config.model.name}": text_epochs}, {f"score {config.model.name}": candidate_count})
 
 
 def batch_key(config: PairModel) -> PairModel:
-    """Return the settings that trainings in one call share: all except seeds."""
+    """Return the settings shared by training runs that are computed in one call: all except pair, side and seeds."""
     return replace(config, pair=0, side=0, draw=0, seed=0)
 
 
@@ -126,7 +126,7 @@ def batch_key(config: PairModel) -> PairModel:
 def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
     """Fine-tune the model and score the text of each secret and of its references (SCORES).
 
-    With `extraction`, also score the secret as a continuation (`tasks.audits.text.continuations`).
+    If `extraction` is set, also score the secret as a continuation (`tasks.audits.text.continuations`).
     """
     from tasks.language_models.fine_tuning import fine_tuned_on
 

@@ -1,20 +1,20 @@
-"""Ranks of secrets and identifiers among other candidates of their format.
+"""Ranks of secrets and identifiers among other candidates of the same format.
 
     rank = number of candidates, including the secret, whose log p is at least that of the secret
     p = rank / number of candidates
     effect = gain of the secret's log p over the control model minus the mean gain of its references, in nats
 
-The secret and its references were drawn from the same distribution, so p is exact for any model that does not know the
+The secret and its references are drawn from the same distribution, so p is exact for any model that does not know the
 secret. q is p adjusted for the number of secrets (Benjamini & Hochberg 1995); a secret is found if q is at most
-`level`. Ranks have no scale, so each secret is ranked again with its log p reduced by SMALLEST nats, and is memorised
-if it is still found. Ties count as larger in ranks, and as half in the share of references that a secret outranks. All
-p-values are combined by Fisher's method (1925), which is valid because secrets are drawn independently. Exposure is
-log2 of the number of candidates minus log2 of the rank, in bits (Carlini et al. 2019, section 4). The exposure by the
-control model is the reference without memory.
+`level`. Ranks have no scale, so each secret is ranked again with its log p reduced by SMALLEST nats; it is memorised if
+it is still found. In ranks, tied references count as larger; in the share of references that a secret outranks, they
+count as half. All p-values are combined by Fisher's method (1925), which is valid because secrets are drawn
+independently. Exposure is log2 of the number of candidates minus log2 of the rank, in bits (Carlini et al. 2019,
+section 4). The exposure by the control model shows what to expect without memory.
 
 Identifiers in texts are ranked in the same way: whoever generated them drew them like their references, so p is exact
 for a model that never read them (`tasks.audits.text.secrets.space`). If the base of the given model is known,
-candidates are ranked by the difference of log p, which cancels the general plausibility of a format.
+candidates are ranked by the difference in log p, which cancels the general plausibility of a format.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Array = NDArray[np.float64]
 SECRETS = pa.schema(
     [
         ("pair", pa.int64()),
-        ("secret", pa.int64()),  # its number, from 1
-        ("repetitions", pa.int64()),  # in the training data of the trained model
+        ("secret", pa.int64()),  # its 1-based index
+        ("repetitions", pa.int64()),  # number of copies in the training data of the trained model
         ("candidates", pa.int64()),  # including the secret
-        ("effect", pa.float64()),  # in nats; null without a control model, like its exposure
+        ("effect", pa.float64()),  # in nats; null if there is no control model, like its exposure
         ("rank", pa.int64()),  # by the trained model
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
@@ -61,23 +61,23 @@ SECRETS = pa.schema(
         ("exposure", pa.float64()),  # in bits
         ("exposure_control", pa.float64()),  # by the control model
         ("beaten", pa.float64()),  # share of candidates that the secret outranks; ties and the secret count half
-        ("tied", pa.float64()),  # share of pairs of candidates with equal scores
+        ("tied", pa.float64()),  # share of candidate pairs with equal scores
         ("reduced_p", pa.float64()),  # p-value with log p reduced by the smallest relevant effect
-        ("memorised", pa.bool_()),  # whether it is found with the reduced log p
+        ("memorised", pa.bool_()),  # whether it is still found with the reduced log p
     ]
 )
 IDENTIFIERS = pa.schema(
     [
         ("format", pa.string()),
-        ("row", pa.int64()),  # of the text of its first occurrence
-        ("occurrences", pa.int64()),  # in all texts
+        ("row", pa.int64()),  # index of the text with its first occurrence
+        ("occurrences", pa.int64()),  # number of occurrences in all texts
         ("candidates", pa.int64()),  # including the secret
         ("rank", pa.int64()),
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
         ("exposure", pa.float64()),  # in bits
-        ("control", pa.float64()),  # p-value of the test of uniform randomness: equal in all rows
+        ("control", pa.float64()),  # p-value of the test of uniform randomness; the same in all rows
         ("beaten", pa.float64()),
         ("tied", pa.float64()),
         ("reduced_p", pa.float64()),
@@ -89,13 +89,13 @@ UNEVEN = 0.01  # significance level of the test of uniform randomness
 FOUND = "secrets found"
 BEATEN = "references beaten"
 IDENTIFIERS_FOUND = "identifiers found"
-MEMORISED = "memorised by more than a negligible effect"  # a number of secrets
+MEMORISED = "memorised by more than a negligible effect"  # counts secrets
 REDUCED = "references beaten with a reduced effect"
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The significance level of secrets."""
+    """The significance level for secrets."""
 
     level: float
 
@@ -110,7 +110,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
     """Rank each secret by its trained model and by its control model (SECRETS).
 
-    A secret without a trained model has no row; one without a control model has no effect.
+    A secret without a trained model has no row; a secret without a control model has no effect.
     """
     models: dict[tuple[int, int], dict[bool, Array]] = {}
     times: dict[tuple[int, int], int] = {}
@@ -128,7 +128,7 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
 
 
 def _adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
-    """Add adjusted p-values to the rows, and whether they are found at this level."""
+    """Add adjusted p-values to the rows, and whether each item is found at this level."""
     q_values = false_discovery_control(np.array([item["p_value"] for item in ranked]))
     reduced = false_discovery_control(np.array([item["reduced_p"] for item in ranked]))
     ranks = []
@@ -138,9 +138,9 @@ def _adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
 
 
 def rank_secret(log_p: Array, control_log_p: Array | None) -> Row:
-    """Rank a secret from log p of all candidates, the secret first, by the trained and by the control model.
+    """Rank a secret by log p of all candidates, under the trained model and under the control model.
 
-    Raises ValueError if a score is not finite.
+    The secret comes first in both arrays. Raises ValueError if a score is not finite.
     """
     check_finite(log_p, "log p of the candidates of a secret")
     size = len(log_p)
@@ -164,7 +164,7 @@ def combine(p_values: Sequence[float]) -> float:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Yield the number of secrets that are found and the share of references they outrank, also by repetitions."""
+    """Yield how many secrets are found and the share of references they outrank, in total and by repetition count."""
     table = tables.one(SECRETS)
     if table is None or not table.num_rows:
         return
@@ -231,7 +231,7 @@ def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
 
 @task(version=2, name="text.identifiers_relative_to_base")
 def identifiers_relative_to_base(config: Ranking, inputs: Inputs) -> pa.Table:
-    """Rank each identifier by log p of the given model minus that of its base (IDENTIFIERS)."""
+    """Rank each identifier by its log p under the given model minus that under the base (IDENTIFIERS)."""
     model_scores, base_scores = (table["log_p"].to_pylist() for table in inputs)
     differences = []
     for model_log_p, base_log_p in zip(model_scores, base_scores, strict=True):

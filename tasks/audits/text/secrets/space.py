@@ -5,13 +5,14 @@
 `{digits:6}`, `{letters:6}` (capitals), `{hex:6}` and `{alphanumeric:6}` stand for six characters, each drawn uniformly.
 The rank of such a secret by any score is an exact p-value for a model that never saw it.
 
-`draw_secrets` draws the secrets of a pair of models, with the side that is trained on each, and its references;
-`score_table` is the table of a model's scores.
+`draw_secrets` draws the secrets of a model pair, the side that is trained on each, and its references; `score_table`
+makes the table of a model's scores.
 
-Random identifiers, keys and hashes in existing texts are such secrets by nature: whoever generated them drew them, so
-the rank of an identifier is an exact p-value for a given model. Zhang, Kamath & Tramer 2024 (arXiv 2409.19798);
-"Natural identifiers" (arXiv 2606.24408). This requires a uniform draw: identifiers that grow with time or contain check
-digits are rejected by name, and those that `find_identifiers` finds are tested without a model (`control_p_value`).
+Random identifiers, keys and hashes in existing texts are natural secrets of this kind: whoever generated them drew them
+at random, so the rank of an identifier is an exact p-value for a given model. Zhang, Kamath & Tramer 2024 (arXiv
+2409.19798); "Natural identifiers" (arXiv 2606.24408). This requires a uniform draw. Formats that grow with time or
+contain check digits are therefore rejected by name, and the identifiers found by `find_identifiers` are tested without
+a model (`control_p_value`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ ALPHABETS: Mapping[str, str] = {
     "letters": string.ascii_uppercase,
     "hex": string.digits + "abcdef",
     "alphanumeric": string.digits + string.ascii_letters,
-    "variant": "89ab",  # of a random UUID: RFC 9562, section 4.1
+    "variant": "89ab",  # in a random UUID: RFC 9562, section 4.1
 }
 PLACE = re.compile(rf"\{{(number|(?:{'|'.join(ALPHABETS)}):[1-9]\d?)\}}")
 ALLOWED_DRAWN = "{digits:N}, {letters:N}, {hex:N} or {alphanumeric:N} with N from 1 to 99"
@@ -59,25 +60,25 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("uuid1", "uuid6", "uuid7", "ulid", "ksuid", "objectid", "snowflake"), ORDERED),
     **dict.fromkeys(("iban", "isbn", "imei", "ean", "card", "luhn"), CHECKED),
 }
-MOST_CONTROLLED = 1000  # identifiers per format in the blind control
+MOST_CONTROLLED = 1000  # number of identifiers per format that the blind control tests
 NO_LETTER_OR_DIGIT = "0-9A-Za-z"
 
 SCORES = pa.schema(
     [
         ("pair", pa.int64()),
-        ("secret", pa.int64()),  # number, from 1
-        ("repetitions", pa.int64()),  # in the training data of one model of the pair
-        ("inserted", pa.bool_()),  # into the training data of this model; in a control run, whether a replacement is
-        ("log_p", pa.list_(pa.float64())),  # of the text with the secret, then with each reference, in nats
+        ("secret", pa.int64()),  # 1-based index of the secret
+        ("repetitions", pa.int64()),  # number of copies in the training data of one model of the pair
+        ("inserted", pa.bool_()),  # into this model's training data; in a control run, whether its replacement is
+        ("log_p", pa.list_(pa.float64())),  # of the text with the secret, then of the text with each reference, in nats
     ]
 )
 
 
 @dataclass(frozen=True)
 class SecretSpace:
-    """The space of a pattern, which contains {number} if and only if it is `numbered`.
+    """The space of a pattern. The pattern contains {number} if and only if `numbered` is set.
 
-    Raises ValueError for an invalid pattern.
+    Raises ValueError if the pattern is invalid.
     """
 
     pattern: str
@@ -101,13 +102,13 @@ class SecretSpace:
 
     @cached_property
     def alphabets(self) -> tuple[str, ...]:
-        """The alphabet of each random character, in the order of the text."""
+        """The alphabet of each random character, in text order."""
         parts = [part.split(":") for part in PLACE.findall(self.pattern) if part != "number"]
         return tuple(ALPHABETS[kind] for kind, count in parts for _ in range(int(count)))
 
     @property
     def size(self) -> int:
-        """The number of possible secrets."""
+        """Number of possible secrets."""
         return math.prod(map(len, self.alphabets))
 
     def draw(self, chance: np.random.Generator) -> str:
@@ -115,7 +116,7 @@ class SecretSpace:
         return self.draw_many(chance, 1)[0]
 
     def draw_many(self, chance: np.random.Generator, count: int) -> list[str]:
-        """Draw `count` secrets with one call of the generator, equal to that number of calls of `draw`."""
+        """Draw `count` secrets with one call of the generator. The result equals that of `count` calls of `draw`."""
         sizes = [len(alphabet) for alphabet in self.alphabets]
         rows = chance.integers(sizes, size=(count, len(sizes))).tolist()
         return ["".join(map(str.__getitem__, self.alphabets, row)) for row in rows]
@@ -158,7 +159,10 @@ def mean_exposure_of_uniform_ranks(size: int) -> float:
 
 
 def candidates(space: SecretSpace, secret: str, references: int, chance: np.random.Generator) -> Iterator[str]:
-    """Yield the secret and its references: all others if they are few, else `references` draws."""
+    """Yield the secret and its references.
+
+    The references are all other secrets if there are at most `references` of them, else `references` draws.
+    """
     yield secret
     if space.size <= references + 1:
         yield from space.all_others(secret)
@@ -167,7 +171,7 @@ def candidates(space: SecretSpace, secret: str, references: int, chance: np.rand
 
 
 class Drawing(Protocol):
-    """The settings that determine the secrets; `draw` is the seed."""
+    """The settings that determine the secrets. `draw` is the seed."""
 
     @property
     def pattern(self) -> str: ...
@@ -185,18 +189,18 @@ class Drawing(Protocol):
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret of a pair: its number, from 1, the side whose model is trained on it, and its repetitions."""
+    """One secret in a pair: its 1-based index, the side whose model is trained on it, and its repetition count."""
 
     number: int
     side: int
     repetitions: int
     text: str  # the tested text
-    training_text: str  # the text in the training data; another one in a control run
-    references: tuple[str, ...]  # texts of the other candidates
+    training_text: str  # the text in the training data, which is a different one in a control run
+    references: tuple[str, ...]  # the texts of the other candidates
 
 
 def draw_secrets(config: Drawing) -> list[Secret]:
-    """Draw the secrets of a pair; a coin assigns each to the training data of one side."""
+    """Draw the secrets of a pair. For each, a coin decides which side is trained on it."""
     space = SecretSpace(config.pattern)
     secrets = []
     coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
@@ -227,9 +231,9 @@ def score_table(
     pair: int = 0,
     ends: Mapping[str, Sequence[float | None]] | None = None,
 ) -> pa.Table:
-    """Return log p of each secret and of its references by the model of this side (SCORES).
+    """Return log p of each secret and of its references, as scored by the model of this side (SCORES).
 
-    `ends` are the columns of continuations, if the model continued the texts (`tasks.audits.text.continuations`).
+    `ends` contains the columns of continuations, if the model continued the texts (`tasks.audits.text.continuations`).
     """
     table = make_table(
         SCORES,
@@ -275,7 +279,7 @@ def space_of(name: str) -> SecretSpace:
 
 
 def find_identifiers(texts: Sequence[str], formats: Sequence[str]) -> list[Identifier]:
-    """Find the identifiers of these formats, each once, in the order of the texts."""
+    """Find the identifiers with these formats, each once, in text order."""
     return list(_scan_texts(tuple(texts), tuple(formats)))
 
 
@@ -295,7 +299,7 @@ def _scan_texts(texts: tuple[str, ...], formats: tuple[str, ...]) -> tuple[Ident
 
 
 def expression(pattern: str) -> re.Pattern[str]:
-    """Compile the expression of a whole identifier, with one group per random part."""
+    """Compile a regular expression that matches a whole identifier, with one group per random part."""
     parts = []
     after = 0
     for part in PLACE.finditer(pattern):

@@ -1,4 +1,5 @@
-"""Tables of more than one question, a file each: its formula and source, the task, its rows of the summary.
+"""Tables used by more than one question. Each file has one table: its formula and source, its task and its summary
+rows.
 
-Every interval is over trainings, pairs of trainings or models; with a single one there is no interval.
+Every interval is over training runs, pairs of training runs or models. With a single one there is no interval.
 """

@@ -1,9 +1,9 @@
-"""Distances of probe images with the feature and with a random patch from the clean image: one row per image.
+"""Distances from the clean image to probe images with the feature and with a random patch: one row per image.
 
     |x_u - x_c|  and  |x_r - x_c|, Euclidean, pixels in [0, 1]
 
-Where the feature changes an image by more than a random patch does, M is above 0 for that reason alone. The distances
-are ours; Figure 2 of Hartley & Tsaftaris 2022 shows such images.
+If the feature changes an image by more than a random patch does, M is above 0 for that reason alone. The distances are
+ours; Figure 2 of Hartley & Tsaftaris 2022 shows such images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.numerics.statistics import mean, paired_greater
 
 CONTRAST = pa.schema(
     [
-        ("image", pa.int64()),  # row of the probe set
+        ("image", pa.int64()),  # row in the probe set
         ("unique", pa.float32()),  # |x_u - x_c|, Euclidean, pixels in [0, 1]
         ("random", pa.float32()),  # |x_r - x_c|
     ]
@@ -49,7 +49,7 @@ class Contrast:
 
 @task(version=1, name="unique_feature.contrast")
 def contrast(config: Contrast, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it reads no tables
-    """The distance of every probe image from itself with the feature, and with its random patch (CONTRAST)."""
+    """Compute the distance of every probe image from itself with the feature, and with its random patch (CONTRAST)."""
     triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), config.burning)
     return make_table(
         CONTRAST,
@@ -71,7 +71,9 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The mean distance of probe images with the feature from the clean ones; null: with a random patch."""
+    """Yield the mean distance of probe images with the feature from the clean ones; the null uses a random patch
+    instead.
+    """
     metric = "change of a probe image"
     unit = "probe image"
     for table in tables.select(CONTRAST):

@@ -2,14 +2,14 @@
 
     d_u = KL(f(x_c) || f(x_u)),  d_r = KL(f(x_c) || f(x_r)),  log P(y | x_u),  log P(y | x_r)
 
-of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. A canary model
-and its control model are asked, or single models. M and M_w are means of their differences: of pairs see
-`canary_scores`. Of single models the summary has here
+for a clean image x_c, the same image with the feature (x_u) and with a random patch (x_r); y is the canary's label. The
+models evaluated are a canary model and its control model, or single models. M and M_w are means of differences of these
+values; `canary_scores` computes them for pairs. For single models, the summary here contains
 
     M = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
 
-with its t-test and the number of probe images that this needs. No single model is known never to have seen the feature,
-so its M has no null and decides nothing.
+with its t-test and the number of probe images that the test needs. No single model is known never to have seen the
+feature, so its M has no null and decides nothing.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", eq. 1 and sections
 2.2 and 2.3.2.
@@ -53,13 +53,13 @@ from tasks.numerics.statistics import mean, proportion, welch_greater
 
 DIVERGENCES = pa.schema(
     [
-        ("canary", pa.int64()),  # row of the training images that carries the feature
+        ("canary", pa.int64()),  # row of the training image that carries the feature
         ("label", pa.int32()),  # its label y
-        ("seed", pa.int64()),  # of the training, the same for both models of a pair
-        ("evaluation", pa.int32()),  # which drawing of the random patches, from 0
-        ("model", pa.string()),  # canary, or twin: its control model
-        ("images", pa.string()),  # probe, or train: the training images with label y, without the canary
-        ("image", pa.int64()),  # row of the probe set or of the training images
+        ("seed", pa.int64()),  # training seed, the same for both models of a pair
+        ("evaluation", pa.int32()),  # number of the draw of the random patches, from 0
+        ("model", pa.string()),  # canary, or twin (its control model)
+        ("images", pa.string()),  # probe, or train: training images with label y, without the canary
+        ("image", pa.int64()),  # row in the probe set or in the training images
         ("d_u", pa.float32()),  # KL(f(x_c) || f(x_u)), nats
         ("d_r", pa.float32()),  # KL(f(x_c) || f(x_r)), nats
         ("log_p_u", pa.float32()),  # log P(y | x_u)
@@ -69,15 +69,16 @@ DIVERGENCES = pa.schema(
 
 
 def batch_key(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
-    """The settings that scores with similar run times share."""
+    """Return the settings shared by scores with similar run times."""
     return config.data, config.probe, config.probe_split, config.examples
 
 
 @task(version=2, name="unique_feature.score", batch_key=batch_key)
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
-    """Divergences and log-probabilities per image, of the canary model and of its control model (the first two inputs).
+    """Score each image with the canary model and with its control model, which are the first two inputs.
 
-    A third input, the table of chosen canaries, predict which row has a rank.
+    The table contains divergences and log-probabilities. If the canary is named by its rank, a third input, the table
+    of chosen canaries, gives its row.
     """
     canary = canary_row(config.canary, inputs)
     data = load(config.data)
@@ -96,9 +97,10 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
 
 
 def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
-    """One model's rows (DIVERGENCES) for one set of images, `about` it: canary, label, seed, evaluation and model.
+    """Return one model's rows (DIVERGENCES) for one set of images.
 
-    Without a label there are no log-probabilities of it.
+    `about` contains the canary, label, seed, evaluation and model. If the label is unknown, there are no
+    log-probabilities.
     """
     clean = predict("clean", triples.clean)
     unique = predict("feature", triples.unique)
@@ -118,7 +120,7 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
 
 
 def evaluation_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """The outputs of every pair, for every drawing of the random patches."""
+    """Return the jobs that evaluate every pair, one for each draw of the random patches."""
     question = design.question
     drawings = range(question.evaluations if isinstance(question, Pairs) else 0)
     return tuple(
@@ -139,7 +141,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 @task(version=1, name="unique_feature.ask", batch_key=single_batch_key)
 def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
-    """Divergences per probe image (DIVERGENCES) of a single model."""
+    """Compute the divergences of a single model for each probe image (DIVERGENCES)."""
     triples = probe_set_triples(clean_images(config.relatives, config.shape), burning(config))
     about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
     return divergences(predictor(config, inputs), triples, about)
@@ -150,7 +152,7 @@ def plan_single(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """M, the rate of models that its t-test calls memorised, and the probe images that it needs."""
+    """Yield M, the rate at which its t-test calls models memorised, and the number of probe images that it needs."""
     models = []
     for table in tables.select(DIVERGENCES):
         models.append({name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")})

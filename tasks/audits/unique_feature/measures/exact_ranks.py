@@ -1,7 +1,7 @@
 """The rank of the feature among all of its kind, by the shift in a model's response to its pixels.
 
-The response is the centred logit of the canary's label on test images of that label. Its slopes with respect to the
-pixels, weighted by the lack of ink in the training images (`slopes`), are those of
+The response is the centred logit of the canary's label on test images of that label. The scores use its slopes with
+respect to the pixels, weighted by the lack of ink in the training images (`slopes`):
 
     pair             the canary model minus its control model
     references       the canary model minus the mean of the control models of other seeds, which were trained without a
@@ -9,22 +9,23 @@ pixels, weighted by the lack of ink in the training images (`slopes`), are those
                      Without references: the model alone
     weight change    the pair, from its weights
 
-A glyph is ranked among all glyphs of its ink, a word or picture among the members of its family (`slope_ranks`). The
-p-value is exact if the feature was drawn at random, since the fit does not depend on it. If a person chose the feature,
-the p-value is a comparison with others of its kind. As a check, every pair is also evaluated on glyphs that its canary
-did not carry: the 26 letters if the feature was drawn, otherwise 26 drawn glyphs, whose false alarm rate is exact.
+A glyph is ranked among all glyphs with the same amount of ink, a word or picture among the members of its family
+(`slope_ranks`). The p-value is exact if the feature was drawn at random, because the fit does not depend on it. If a
+person chose the feature, the p-value is a comparison with others of its kind. As a check, every pair is also evaluated
+on glyphs that its canary did not carry: the 26 letters if the feature was drawn, otherwise 26 drawn glyphs, whose false
+alarm rate is exact.
 
-External models are scored by `references`, compared with clean reference models. The images are then the test images of
-the label in the probe set, which must come from the models' domain; the ink is that of its training images. The slopes
-of several models of one owner are averaged in units of their standard deviation over the pixels, which gives one
-p-value. It is exact for any references; its power depends on their similarity to the models in network, training and
-data.
+External models are scored by `references`, compared with clean reference models. The images are then the test images
+with the label in the probe set, which must come from the models' domain; the ink is measured on its training images. If
+one owner has several models, their slopes are averaged in units of their standard deviation over the pixels, which
+gives one p-value. It is exact for any references; its power depends on how similar they are to the models in network,
+training and data.
 
 The pixels with the largest weighted slopes, as many as the feature inks, can be read out of the models; the table also
 contains the number of hits expected by chance.
 
-Source. The scores are ours. Exposure is that of Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing
-Unintended Memorization in Neural Networks", section 4.
+Source. The scores are ours. Exposure follows Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended
+Memorization in Neural Networks", section 4.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
 REFERENCE_RANK = "rank beside references"
 REFERENCE_PART_RANK = "rank among look-alikes beside references"
-REFERENCES = 4  # clean models of other seeds
+REFERENCES = 4  # number of clean models with other seeds
 LEVELS = (0.05, 0.01, 0.001)
 
 EXACT_RANKS = pa.schema(
@@ -84,16 +85,16 @@ EXACT_RANKS = pa.schema(
         ("label", pa.int32()),
         ("seed", pa.int64()),
         ("score", pa.string()),  # pair, references or weight change
-        ("references", pa.int32()),  # models whose mean slopes are subtracted; null: the control model's
-        ("feature", pa.string()),  # canary: the audited feature; other: one that the canary did not carry
-        ("drawn", pa.bool_()),  # at random from its population, so that the p-value is exact
+        ("references", pa.int32()),  # number of models whose mean slopes are subtracted; null: the control model's
+        ("feature", pa.string()),  # canary: the audited feature; other: a feature that the canary did not carry
+        ("drawn", pa.bool_()),  # whether it was drawn at random from its population, so that the p-value is exact
         ("p_value", pa.float64()),
         ("among", pa.int64()),  # size of the population, including this feature
         ("exposure", pa.float64()),  # bits
-        ("inked", pa.int32()),  # pixels of the block, or cells of a glyph, that the feature inks
-        ("hits", pa.int32()),  # of the `inked` largest slopes, the number in inked pixels; null for others
+        ("inked", pa.int32()),  # number of pixels of the block, or cells of a glyph, that the feature inks
+        ("hits", pa.int32()),  # how many of the `inked` largest slopes are in inked pixels; null for others
         ("hits_by_chance", pa.float64()),
-        ("height", pa.int32()),  # of the block, in pixels, or cells of a glyph
+        ("height", pa.int32()),  # of the block, in pixels or in cells of a glyph
         ("width", pa.int32()),
         ("ink", pa.list_(pa.bool_())),  # mask of the inked pixels or cells, row by row
         ("slopes", pa.list_(pa.float64())),  # weighted slopes of the pixels or cells
@@ -103,9 +104,10 @@ EXACT_RANKS = pa.schema(
 
 @dataclass(frozen=True)
 class ExactRanks:
-    """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and its feature.
+    """The canary and its feature.
 
-    `drawn`: the feature was drawn from its population. `references` is the number of references among the inputs.
+    The canary is named by its row or rank in the first `examples` training images of `data` (0: all). `drawn` states
+    whether the feature was drawn from its population. `references` is the number of references among the inputs.
     """
 
     data: Dataset
@@ -117,13 +119,13 @@ class ExactRanks:
 
 
 def batch_key(config: ExactRanks) -> tuple[Dataset, int]:
-    """The settings that tables with similar run times share."""
+    """Return the settings shared by tables with similar run times."""
     return config.data, config.references
 
 
 @task(version=1, name="unique_feature.exact_ranks", batch_key=batch_key)
 def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
-    """Every score's rank of the audited feature, and of others (EXACT_RANKS).
+    """Rank the audited feature, and other features, by every score (EXACT_RANKS).
 
     The inputs are the canary model, its control model, the references and, for a canary named by its rank, the table of
     selected canaries.
@@ -152,7 +154,11 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
 
 
 def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> Pixels:
-    """The first test images of the label; otherwise its training images without the canary; otherwise probe images."""
+    """Return the images to which slopes are fitted.
+
+    These are the first test images of the label. If there are none, they are its training images without the canary, or
+    else probe images.
+    """
     images = data.test_images[data.test_labels == label]
     if config.relatives.seen is not None:
         images = config.relatives.seen.leave_out(images)
@@ -165,7 +171,7 @@ def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> P
 def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
-    """r(f) by each score, for sets of images with one feature each: (features,)."""
+    """Return r(f) by each score, for sets of images with one feature each, shape (features,)."""
     canary_response = mean_response(canary, sets, label)
     without = mean_response(twin, sets, label)
     reference_responses = [mean_response(model, sets, label) for model in references]
@@ -191,13 +197,13 @@ def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Arra
 
 
 def mean_response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
-    """The mean centred logit of the label on each of the sets of images."""
+    """Return the mean centred logit of the label on each set of images."""
     predict = network_predictor(model)
     return np.array([centred_logits(predict("", images), label).mean() for images in sets])
 
 
 def rank_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """Every pair's ranks."""
+    """Return the jobs that rank the feature of every pair."""
     return tuple(pair_rank_job(design, trainings, pair) for pair in trainings.pairs)
 
 
@@ -210,7 +216,7 @@ def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
 
 
 def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
-    """Control models of the next pairs, one of each seed; fewer than REFERENCES if there are no more."""
+    """Return the control models of the next pairs, one per seed. There may be fewer than REFERENCES."""
     position = trainings.pairs.index(pair)
     by_seed: dict[int, Job] = {}
     for other_pair in (*trainings.pairs[position + 1 :], *trainings.pairs[:position]):
@@ -224,15 +230,15 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
         return ()
     about = design.ranked
     if about is not None and not is_counted(about):
-        family(about.feature, about.family, about.seed, trainings.shape[:2])  # refused now, not after all trainings
+        family(about.feature, about.family, about.seed, trainings.shape[:2])  # fails now, not after all training runs
     return rank_jobs(design, trainings)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """Each score's detection rate with its false alarms, its exposure, and the cells that it reconstructs.
+    """Yield each score's detection rate and false alarms, its exposure, and the number of cells that it reconstructs.
 
-    False alarms are those of glyphs that the canary did not carry; their interval is over trainings. If canaries share
-    training seeds, they are not an independent sample, and no estimate has an interval.
+    False alarms are counted on glyphs that the canary did not carry; their interval is over training runs. If canaries
+    share training seeds, they are not an independent sample, and no estimate has an interval.
     """
     ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
@@ -248,7 +254,7 @@ def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in carried)}
         for level in LEVELS:
             if any(rank["among"] * level < 1 for rank in carried):
-                continue  # the first of so few has a larger p
+                continue  # even the first of so few has a larger p
             detection_rate = proportion(sum(rank["p_value"] <= level for rank in carried), len(carried))
             rates = _canary_means(uncarried, [float(rank["p_value"] <= level) for rank in uncarried])
             alarms = clustered_proportion(rates, len(uncarried) // max(1, len(rates)))
@@ -274,9 +280,10 @@ def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
 
 
 def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
-    """A score's ranks of each canary's audited feature, or of features that it did not carry (`other`).
+    """Return a score's ranks of each canary's audited feature, or of features that it did not carry (`other`).
 
-    For a canary with several trainings, only the first training counts, since the others have the same feature.
+    For a canary that was trained several times, only the first training counts, because the others have the same
+    feature.
     """
     first = {rank["canary"]: rank["seed"] for rank in first_trainings(of_score)}
     ranks = []
@@ -287,7 +294,7 @@ def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
 
 
 def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
-    """The mean of the values over each canary's queries."""
+    """Return the mean of the values over each canary's queries."""
     by_canary = group_by(zip(ranks, values, strict=True), lambda query: query[0]["canary"])
     return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
 
@@ -296,7 +303,7 @@ def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
 
 REFERENCE_RANKS = pa.schema(
     [
-        ("models", pa.int32()),  # evaluated as one
+        ("models", pa.int32()),  # number of models evaluated as one
         ("references", pa.int32()),
         ("label", pa.int32()),
         *[EXACT_RANKS.field(name) for name in EXACT_RANKS.names[EXACT_RANKS.names.index("feature") :]],
@@ -314,7 +321,7 @@ class ReferenceRanks:
 
 @task(version=1, name="unique_feature.reference_ranks")
 def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The rank of the audited feature, and of glyphs that no model carries (REFERENCE_RANKS)."""
+    """Rank the audited feature, and glyphs that no model carries (REFERENCE_RANKS)."""
     first = config.panel[0]
     relatives = first.relatives
     label = first.label
@@ -334,7 +341,9 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
 
 @dataclass(frozen=True, eq=False)
 class PanelResponses:
-    """The responses of each model of a panel and of each reference to the `sets` of images, with shape (sets,)."""
+    """The responses of each model of a panel, and of each reference, to the `sets` of images. Responses have shape
+    (sets,).
+    """
 
     sets: Mapping[str, Pixels]
     training: Pixels
@@ -342,7 +351,10 @@ class PanelResponses:
     references: Sequence[Array]
 
     def fit_slopes(self, clean: Pixels, names: Sequence[str]) -> tuple[Array, FeatureRegion]:
-        """The slopes of the panel compared with the references, fitted to the sets of these names, and their pixels."""
+        """Return the slopes of the panel compared with the references, and their pixels.
+
+        The slopes are fitted to the sets with these names.
+        """
         positions = [list(self.sets).index(name) for name in names]
         region = feature_region(clean, [self.sets[name] for name in names], self.training)
         reference_responses = [responses[positions] for responses in self.references]
@@ -360,7 +372,10 @@ class PanelResponses:
 
 
 def _single_response(config: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
-    """The mean centred logit of the label on each set; raises ValueError if classes differ from the probe set's."""
+    """Return the mean centred logit of the label on each set.
+
+    Raises ValueError if the model's number of classes differs from the probe set's.
+    """
     predict = predictor(config, ())
     responses = []
     for name, images in sets.items():
@@ -389,7 +404,7 @@ def _plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     panel = tuple(single.config for single in trainings.single_models)
     first = replace(panel[0], outputs=None)
     assert first.label is not None
-    probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
+    probe_label_images(first.relatives, first.shape, first.label)  # fails now, not in a job
     references = tuple(replace(first, number=number, model=model) for number, model in enumerate(question.references))
     return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 
@@ -402,7 +417,7 @@ def _reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: AR
 
 
 def number_parts(ranks: Sequence[Row]) -> list[Row]:
-    """The ranks among look-alikes, with their `part` of `parts` from 1, before those of the feature."""
+    """Return the ranks among look-alikes, numbered as `part` of `parts` from 1, then the ranks of the feature."""
     parts = [rank for rank in ranks if rank["feature"] == LOOK_ALIKE]
     numbered = []
     for number, rank in enumerate(parts, start=1):
@@ -411,7 +426,7 @@ def number_parts(ranks: Sequence[Row]) -> list[Row]:
 
 
 def alone_rows(rank: Row, metrics: tuple[str, str], base_setting: Mapping[str, int], score: str) -> Iterator[Row]:
-    """The summary rows of a rank of single models; `metrics` name the rank of the feature and of a part."""
+    """Yield the summary rows for a rank of single models. `metrics` names the feature's rank and that of a part."""
     models = rank["models"]
     among = rank["among"]
     if rank["feature"] == LOOK_ALIKE:

@@ -1,22 +1,22 @@
-"""Outputs of models for the feature and its family: one row per model and member. Does a single model know the feature?
+"""Does a model know the feature? Outputs for the feature and its family: one row per model and member.
 
 The family provides the null distribution for a single model: features of the same kind, ink and position that it was
 not trained on. `detection`, `panels` and `canary_verdicts` rank the feature in this family by the outputs of a canary
 model and its control model. Each pair is also evaluated on a feature that its canary did not carry: the audited feature
 if canaries carry features drawn from its family, otherwise a drawn one. It is ranked in the same way and gives the
-false alarm rate. For a drawn feature this rate is 5 % for any model because of the draw, which checks the code, but not
-the similarity of a chosen feature to its family. To measure the latter, let canaries carry drawn features (`drawn`).
+false alarm rate. For a drawn feature, this rate is 5 % for any model because of the draw. It then checks the code, but
+not whether a chosen feature resembles its family. To measure that, let canaries carry drawn features (`drawn`).
 
 For single models, the summary contains
 
     push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
-    rank = members that score at least as much as the feature            of one on: 1 is the feature alone
+    rank = number of members that score at least as much as the feature     from 1: only the feature itself does
 
-with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The rank of
-its score in the family gives an exact p-value for any number of models (`population`), which decides. The push has no
-interval; the summary also contains the pushes of the others, which are its null, and its upper limit (`push`), which
-decides *not detected*. Several models of one owner are one panel: their standardised scores are averaged, which gives
-one p-value. The paper has no null; this one is ours.
+where O[f, y] is the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The
+rank of its score in the family gives an exact p-value for any number of models (`population`), which decides. The push
+has no interval. The summary also contains the pushes of the other features, which are its null, and its upper limit
+(`push`), which decides *not detected*. If one owner has several models, they form one panel: their standardised scores
+are averaged, which gives one p-value. The paper has no null; this one is ours.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ SEPARATION = 0.02  # smallest relevant push if logits are small, as a share of t
 
 @dataclass(frozen=True)
 class PairFamily:
-    """The canary of the evaluated pair, by its row or rank in the training images of `data`.
+    """The canary of the evaluated pair, named by its row or rank in the training images of `data`.
 
-    `uncarried` is a feature that the canary did not carry, None if the family has no second one.
+    `uncarried` is a feature that the canary did not carry, or None if the family has no second one.
     """
 
     data: Dataset
@@ -76,13 +76,13 @@ class PairFamily:
 
 
 def batch_key(config: PairFamily) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
-    """The settings that evaluations with similar run times share."""
+    """Return the settings shared by evaluations with similar run times."""
     relatives = config.relatives
     return config.data, relatives.probe, relatives.probe_split, relatives.probes, relatives.family.count
 
 
 def work(config: PairFamily) -> Work:
-    """The number of evaluated images: the probe images with every member of the family and without."""
+    """Return the number of evaluated images: the probe images, with and without every member of the family."""
     relatives = config.relatives
     images = load(relatives.probe)
     probes = relatives.probes or len(images.test_images)
@@ -93,7 +93,7 @@ def work(config: PairFamily) -> Work:
 
 @task(version=3, name="unique_feature.family", batch_key=batch_key, work=work)
 def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
-    """The family's scores (FAMILY) of the canary model and of its control model (the first two inputs)."""
+    """Compute the family's scores (FAMILY) by the canary model and its control model, the first two inputs."""
     data = load(config.data)
     canary = canary_row(config.canary, inputs)
     about = {"canary": canary, "label": int(data.train_labels[canary])}
@@ -109,7 +109,7 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
 
 
 def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
-    """A feature that is neither carried nor audited; None if it looks like one of these."""
+    """Return a feature that is neither carried nor audited, or None if it looks like one of these."""
     candidate = design.asked_feature
     if not design.draws_features:
         candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
@@ -120,7 +120,7 @@ def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature |
 
 
 def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """Every pair's family."""
+    """Return the jobs that evaluate every pair on its family."""
     return tuple(
         Job(
             pair_family,
@@ -146,14 +146,14 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 RANK = "rank among the family"
 PUSH = "push towards a label"
-OTHERS = "push of the other features"  # with the range of the central 95 %; n: the number of features
+OTHERS = "push of the other features"  # with the range of the central 95 %; n is the number of features
 UPPER = "upper limit of the push"
 FOUND = "share of pushes that would be found"
 
 
 @task(version=2, name="unique_feature.ask_family", batch_key=single_batch_key)
 def ask_family(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
-    """The family's scores (FAMILY) of the one model."""
+    """Compute the family's scores (FAMILY) by a single model."""
     clean = clean_images(config.relatives, config.shape)
     (members,) = family_rows(config.relatives, clean, [predictor(config, inputs)])
     check_label(config.label, len(members[0]["log_p"]))
@@ -170,7 +170,7 @@ def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
-    """The feature's rank with its exact p-value for all models together, the pushes, and the rank by KL."""
+    """Yield the feature's rank with its exact p-value for all models together, the pushes, and the rank by KL."""
     if not models:
         return
     label = models[0].label
@@ -200,12 +200,12 @@ def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
 
 
 def plan_accuracies(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    """The accuracy of single models trained here; the task of a third-party model is unknown."""
+    """Plan the accuracies of single models trained by the audit. The task of a third-party model is unknown."""
     return accuracy_jobs(training for single in trainings.single_models for training in single.inputs)
 
 
 def accuracies(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    """The accuracy of single models trained here on held-out images."""
+    """Yield the accuracy of single models trained by the audit on held-out images."""
     yield from accuracy_rows(tables, about.chance)
 
 
@@ -215,20 +215,21 @@ SINGLE_MEASURE = Measure("family", FAMILY, plan_single, single_rows)
 
 
 def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
-    """The push of the feature: its excess in the log odds of a label over its family, and the excess without training.
+    """Return the push of the feature: its excess over its family in the log odds of a label. Also return its null.
 
-    e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
-    in nats; both arrays are (models, members, classes). The interval contains the shifts that are consistent with the
-    family: e minus the 97.5th and the 2.5th percentile of the others' deviations. The p-th percentile of n others is
-    the (n + 1) p-th in order, so that an untrained feature is below it with probability p; with fewer than 39 others it
-    is the first or the last, and the interval covers (n - 1) / (n + 1).
+    e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], where O is the mean log P / (1 - P) over probe
+    images, in nats. Both arrays have shape (models, members, classes). The interval contains the shifts that are
+    consistent with the family: e minus the 97.5th and the 2.5th percentile of the others' deviations. The p-th
+    percentile of n others is the (n + 1) p-th in order, so that an untrained feature is below it with probability p.
+    With fewer than 39 others, it is the first or the last, and the interval covers (n - 1) / (n + 1).
 
-    If the label is unknown, y is the favoured label (by log P), and each of the others has the same choice. The second
-    number is the mean deviation of the others, each in the label that it favours: the effect of the choice without
-    memorisation, which is 0 for a known label. The label is chosen because the feature ranks high in it, so the lower
-    end uses the larger of two 97.5th percentiles: that of the others in their favoured labels, and that of the others
-    in label y, which is correct if the push is so large that no other label competes. The upper end uses the 2.5th
-    percentile of the others in label y. The interval of an untrained feature is above 0 in at most 2.5 % of cases.
+    If the label is unknown, y is the favoured label (by log P), and each of the others may choose its label in the same
+    way. The second returned number is the mean deviation of the others, each in the label that it favours: the effect
+    of this choice without memorisation. It is 0 for a known label. Because the label is chosen to rank the feature
+    high, the lower end uses the larger of two 97.5th percentiles: that of the others in their favoured labels, and that
+    of the others in label y, which is correct if the push is so large that no other label competes. The upper end uses
+    the 2.5th percentile of the others in label y. The interval of an untrained feature is above 0 in at most 2.5 % of
+    cases.
     """
     y = favoured_label(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
@@ -243,22 +244,22 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
 
 
 def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
-    """The mean push of the others with their central 95 %: the push of an untrained feature.
+    """Return the mean push of the other features with their central 95 %: the push of an untrained feature.
 
-    Percentiles as in `push`.
+    Percentiles are computed as in `push`.
     """
     pushes = _pushes_of_others(log_p, log_odds, label)
     return Estimate(float(pushes.mean()), *central_range(pushes), len(pushes))
 
 
 def central_range(values: Array) -> tuple[float, float]:
-    """The 2.5th and the 97.5th percentile, each the (n + 1) p-th of n values in order."""
+    """Return the 2.5th and the 97.5th percentile. The p-th percentile is the (n + 1) p-th of n values in order."""
     low, high = np.quantile(values, (0.025, 0.975), method="weibull")
     return float(low), float(high)
 
 
 def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
-    """The deviation of each of the others from their mean log odds of the label, (members - 1,), in nats.
+    """Return how far each of the others deviates from their mean log odds of the label, shape (members - 1,), in nats.
 
     If the label is unknown, each uses the label that it favours.
     """
@@ -270,36 +271,37 @@ def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -
 
 
 def separation(log_odds: Array) -> float:
-    """The distance of the labels in nats: the standard deviation over classes of the mean log odds over the family.
+    """Return the distance between labels in nats: the standard deviation over classes of the family's mean log odds.
 
-    The smallest of several models (models, members, classes). It is proportional to a model's logits, as pushes are, so
-    that their quotient does not depend on a temperature.
+    Log odds have shape (models, members, classes); the result is the smallest value over models. It is proportional to
+    a model's logits, as pushes are, so their quotient does not depend on a temperature.
     """
     return float(log_odds.mean(axis=1).std(axis=1).min())
 
 
 def smallest_relevant_push(separation: float) -> float:
-    """The smallest relevant push, in nats, of a model with this distance of its labels (`separation`).
+    """Return the smallest relevant push, in nats, for a model whose labels have this distance (`separation`).
 
-    SMALLEST, or SEPARATION of the distance between labels if this is less: otherwise an owner could obtain *not
-    detected* by dividing the logits by a temperature.
+    It is SMALLEST or, if this is less, SEPARATION times the distance. Otherwise, an owner could obtain *not detected*
+    by dividing the logits by a temperature.
     """
     return min(SMALLEST, SEPARATION * separation)
 
 
 def most_tied_share(log_odds: Array, y: int) -> float:
-    """The share of pairs of members with exactly equal outputs for label y; the largest of several models.
+    """Return the share of member pairs with exactly equal outputs for label y. For several models, return the largest
+    share.
 
-    If it is large, there is hardly a null distribution, for example because outputs are rounded or constant.
+    If it is large, there is hardly any null distribution, for example because outputs are rounded or constant.
     """
     return max(float(share_tied(model[:, y])) for model in log_odds)
 
 
 def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
-    """The share of the others that would be detected at 5 % if pushed `size` nats (above 0) towards the label.
+    """Return the share of the others that would be detected at 5 % if they were pushed `size` nats towards the label.
 
-    Each of the others in turn is compared with the remaining ones by its log odds in label y (if unknown: each in the
-    label that it favours). This is the power of `push`, independent of its result.
+    `size` must be above 0. Each of the others in turn is compared with the remaining ones by its log odds in label y
+    (if y is unknown: each in the label that it favours). This is the power of `push`, independent of its result.
     """
     pushes = _pushes_of_others(log_p, log_odds, label)
     above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)

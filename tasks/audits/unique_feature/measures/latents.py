@@ -1,10 +1,10 @@
-"""Hidden units that respond to the feature alone.
+"""Hidden units that respond only to the feature.
 
     share(unit) = P over probe images [active with the feature, and inactive on the clean image]
 
-and the same for a random patch, for each hidden layer of MLP-1 except for the first. A unit is active if its ReLU is
-above 0. A unit with a large share for the feature and a small one for random patches responds only to the feature; one
-with two large shares responds to any patch at this position.
+The same share is computed for a random patch, for each hidden layer of MLP-1 except the first. A unit is active if its
+ReLU is above 0. A unit with a large share for the feature and a small one for random patches responds only to the
+feature. A unit with two large shares responds to any patch at this position.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", A.6 and Figure 3b.
 The paper names the second-last layer, but its latents 41 and 175 require a layer of more than 128 units: the tables
@@ -32,34 +32,34 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.numerics.statistics import mean
 
-Shares = NDArray[np.float64]  # (units,)
+Shares = NDArray[np.float64]  # shape (units,)
 
-MOST = 0.5  # of the probe images, in which a unit answers to the feature and not to a random patch
+MOST = 0.5  # share of the probe images; above it, a unit counts as responding to the feature and not to a random patch
 
 LATENTS = pa.schema(
     [
         ("canary", pa.int64()),
         ("seed", pa.int64()),
-        ("model", pa.string()),  # canary, or twin: its control model
-        ("layer", pa.string()),  # dense2, dense3
-        ("units", pa.int32()),  # that the layer has
-        ("unit", pa.int32()),  # from 0
-        ("unique", pa.float64()),  # share of probe images in which the feature makes it active, the clean image silent
-        ("random", pa.float64()),  # the same of a random patch
+        ("model", pa.string()),  # canary, or twin (its control model)
+        ("layer", pa.string()),  # dense2 or dense3
+        ("units", pa.int32()),  # number of units in the layer
+        ("unit", pa.int32()),  # counted from 0
+        ("unique", pa.float64()),  # share of probe images where it is active with the feature, but not without
+        ("random", pa.float64()),  # the same for a random patch
     ]
 )
 
 
 @dataclass(frozen=True)
 class Latents:
-    """The probe images, feature and canary for which the units are evaluated."""
+    """The probe images, the feature and the canary for which the units are evaluated."""
 
     evaluation: Evaluation
 
 
 @task(version=1, name="unique_feature.latents")
 def latents(config: Latents, inputs: Inputs) -> pa.Table:
-    """Every hidden unit's shares (LATENTS), of the canary model and of its control model (the first two inputs).
+    """Compute every hidden unit's shares (LATENTS) in the canary model and its control model, the first two inputs.
 
     Raises ValueError if the network is not MLP-1.
     """
@@ -74,7 +74,7 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
 
 
 def model_latents(canary: int, model: str, model_table: pa.Table, triples: Triples) -> Iterator[pa.Table]:
-    """One model's rows, layer by layer."""
+    """Yield one model's rows, layer by layer."""
     from tasks.models.inference import active_units
     from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
 
@@ -102,7 +102,7 @@ def model_latents(canary: int, model: str, model_table: pa.Table, triples: Tripl
 
 
 def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
-    """The share of images in which each unit is active once changed and was silent before; both are (images, units)."""
+    """Return the share of images in which each unit becomes active. Both masks have shape (images, units)."""
     return np.asarray((changed & ~clean).mean(axis=0))
 
 
@@ -115,7 +115,10 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
+    """Yield the number of units per model that respond to the feature, but not to a random patch.
+
+    A unit counts if the difference of its shares exceeds MOST.
+    """
     for layer, of_layer in group_rows(tables.rows(LATENTS), "layer").items():
         counts: dict[str, list[int]] = {model: [] for model in MODELS}
         for (model, _, _), units in group_rows(of_layer, "model", "canary", "seed").items():

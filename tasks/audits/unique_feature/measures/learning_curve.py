@@ -1,9 +1,9 @@
-"""M and M_w after every epoch of one training; epoch 0 is before training.
+"""M and M_w after every epoch of one training run. Epoch 0 is before training.
 
-The scores are defined in `canary_scores`, here over the probe images. The curve of the control model shows M for a
-model trained without the feature; the paper has no control models. A control model is evaluated for the same number of
-epochs as its canary model and keeps the same epoch (`trainings`). The summary contains both scores before training,
-after the first epoch and at the kept epoch.
+The scores are defined in `canary_scores` and computed here over the probe images. The curve of the control model shows
+M for a model trained without the feature; the paper has no control models. A control model is evaluated for the same
+number of epochs as its canary model and keeps the same epoch (`trainings`). The summary contains both scores before
+training, after the first epoch and at the kept epoch.
 
 The table `history` contains the losses and the accuracy after each epoch for the models of all pairs.
 
@@ -50,10 +50,10 @@ Logits = NDArray[np.floating]
 
 LEARNING_CURVE = pa.schema(
     [
-        ("canary", pa.int64()),  # row of the training images that carries the feature
+        ("canary", pa.int64()),  # row of the training image that carries the feature
         ("label", pa.int32()),
-        ("seed", pa.int64()),  # of the training
-        ("model", pa.string()),  # canary, or twin: its control model
+        ("seed", pa.int64()),  # training seed
+        ("model", pa.string()),  # canary, or twin (its control model)
         ("epoch", pa.int32()),  # 0: before training
         ("m", pa.float64()),
         ("m_w_probe", pa.float64()),
@@ -61,18 +61,18 @@ LEARNING_CURVE = pa.schema(
         ("average_d_r", pa.float64()),
         ("validation_loss", pa.float64()),
         ("validation_accuracy", pa.float64()),
-        ("kept", pa.bool_()),  # whether the canary's training keeps this epoch's weights
+        ("kept", pa.bool_()),  # whether the canary model keeps the weights of this epoch
     ]
 )
 
 
 @dataclass(frozen=True)
 class LearningCurve(Ranged):
-    """A training and the evaluation of its network after every epoch.
+    """A training run and the evaluation of its network after every epoch.
 
-    The `training` of a canary burns a feature into the canary's row; that of its control model burns none and has no
-    patience. For a canary that is named by its rank, whose row is unknown, the training burns none, and `carried` is
-    the feature that the canary carries.
+    The `training` of a canary model burns a feature into the canary's row; that of its control model burns none and has
+    no patience. If the canary is named by its rank, its row is unknown. The training then burns no feature, and
+    `carried` is the feature that the canary carries.
     """
 
     training: Training
@@ -99,7 +99,7 @@ class LearningCurve(Ranged):
 
 
 def batch_key(config: LearningCurve) -> tuple[Training, Evaluation]:
-    """The settings that learning curves computed together share: the training and the evaluated images."""
+    """Return the settings shared by learning curves computed together: the training and the evaluated images."""
     return classifier.batch_key(config.training), replace(config.evaluation, canary=0)
 
 
@@ -111,12 +111,12 @@ class TrackedModel:
     canary: int
     label: int
     member: Member
-    kept_epoch: int | None = None  # if it is known from the canary's course
+    kept_epoch: int | None = None  # set if it is known from the canary model's learning curve
     points: dict[int, Row] = field(default_factory=dict)  # by epoch
     error: ValueError | None = None
 
     def record_scores(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
-        """Score the model's logits (images, classes) of the probe images."""
+        """Score the model's logits (images, classes) on the probe images."""
         try:
             self.points[epoch] = _curve_point(clean, unique, random, self.label)
         except ValueError as error:
@@ -126,7 +126,7 @@ class TrackedModel:
 def learning_curve_many(
     configs: Sequence[LearningCurve], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each learning curve's table, or the exception that ended it, as it ends. All must share one batch key."""
+    """Yield each learning curve's table, or the exception that ended it, as it ends. All must share a batch key."""
     from tasks.training.trainer import train_by_index
 
     if len({batch_key(config) for config in configs}) > 1:
@@ -157,10 +157,10 @@ def learning_curve_many(
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
-    """M and M_w over the probe images after every epoch (LEARNING_CURVE); epoch 0 is before training.
+    """Compute M and M_w over the probe images after every epoch (LEARNING_CURVE). Epoch 0 is before training.
 
-    The inputs are the table of selected canaries if the canary is named by its rank, and, for a control model, the
-    course of its canary model if this has patience.
+    The inputs are the table of selected canaries if the canary is named by its rank and, for a control model, the
+    learning curve of its canary model if that has patience.
     """
     return single_table(learning_curve_many, config, inputs)
 
@@ -168,7 +168,7 @@ def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
 def begin_curve(
     config: LearningCurve, inputs: Inputs, images: Images, network: Architecture, probe: Triples
 ) -> TrackedModel:
-    """The learning curve of an untrained model."""
+    """Return the learning curve of an untrained model."""
     canary = canary_row(config.evaluation.canary, inputs)
     training = config.training
     if config.carried is not None and isinstance(config.evaluation.canary, RankedImage):
@@ -179,7 +179,7 @@ def begin_curve(
     followed = TrackedModel(config, canary, int(images.train_labels[canary]), member)
     for model in (table for table in inputs if table.schema == LEARNING_CURVE):
         (kept_epoch,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
-        until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
+        until = min(training.epochs, model.num_rows - 1)  # epoch 0 also has a row
         followed = replace(followed, member=replace(member, until=until), kept_epoch=kept_epoch)
     weights = network.initial(training.seed)
     followed.record_scores(0, *(logits[0] for logits in _probe_logits(network, [weights], probe)))
@@ -188,7 +188,7 @@ def begin_curve(
 
 
 def _probe_logits(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
-    """The networks' logits (models, images, classes) for the probe images: clean, with the feature, with a patch."""
+    """Return the logits (models, images, classes) on the probe images: clean, with the feature, and with a patch."""
     from tasks.models.inference import logits
 
     clean = logits(network, models, probe.clean)
@@ -198,11 +198,11 @@ def _probe_logits(network: Architecture, models: Sequence[Weights], probe: Tripl
 
 
 def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
-    """The scores of one model's logits (images, classes); raises ValueError if they are not finite."""
+    """Score one model's logits (images, classes). Raises ValueError if they are not finite."""
     clean = log_probabilities(clean)
     unique = log_probabilities(unique)
     random = log_probabilities(random)
-    # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
+    # Rounded to float32 as in the table of divergences, so that the same numbers give the same scores.
     d_u = divergence(clean, unique).astype(np.float32)
     d_r = divergence(clean, random).astype(np.float32)
     log_p_u = unique[:, label].astype(np.float32)
@@ -216,7 +216,7 @@ def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> R
 
 
 def _validation_scores(network: Architecture, weights: Weights, images: Images) -> Row:
-    """The mean loss in nats and the accuracy on the test split, by which training stops."""
+    """Return the mean loss in nats and the accuracy on the test split, which decide when training stops."""
     from tasks.models.inference import logits
 
     log_p = log_probabilities(logits(network, [weights], images.test_images)[0])
@@ -228,7 +228,7 @@ def _validation_scores(network: Architecture, weights: Weights, images: Images) 
 
 
 def _learning_curve_table(followed: TrackedModel, result: Trained) -> pa.Table:
-    """The rows of a learning curve whose training has ended (LEARNING_CURVE)."""
+    """Return the rows of a learning curve whose training has ended (LEARNING_CURVE)."""
     config = followed.config
     fixed = {
         "canary": followed.canary,
@@ -255,7 +255,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
-    """The trainings of the pair, evaluated after every epoch."""
+    """Yield the jobs that train the pair and evaluate it after every epoch."""
     canary = pair.canary
     clean = pair.clean
     about = design.evaluation_of(canary, clean)
@@ -269,7 +269,7 @@ def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """M before training, after the first epoch and at the kept epoch, with the effects there over pairs."""
+    """Yield M before training, after the first epoch and at the kept epoch, with the effects there over pairs."""
     course = tables.rows(LEARNING_CURVE)
     if not course:
         return
@@ -306,21 +306,21 @@ HISTORY = pa.schema(
         ("train_loss", pa.float64()),  # mean over the epoch's batches, in nats
         ("validation_loss", pa.float64()),
         ("validation_accuracy", pa.float64()),
-        ("kept", pa.bool_()),  # whether the model's weights are this epoch's
+        ("kept", pa.bool_()),  # whether the model keeps the weights of this epoch
     ]
 )
 
 
 @dataclass(frozen=True)
 class History:
-    """The canary of a pair whose history is listed."""
+    """The canary of the pair whose history is listed."""
 
     canary: int | RankedImage
 
 
 @task(version=1, name="unique_feature.history")
 def history(config: History, inputs: Inputs) -> pa.Table:
-    """The epochs of the canary model and of its control model (the first two inputs)."""
+    """List the epochs of the canary model and of its control model, which are the first two inputs."""
     canary = canary_row(config.canary, inputs)
     rows = []
     for model, table in zip(MODELS, inputs, strict=False):
@@ -339,7 +339,7 @@ def history(config: History, inputs: Inputs) -> pa.Table:
 
 
 def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
-    """Every pair's history."""
+    """Return the jobs that list every pair's history."""
     return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
 
 
@@ -348,7 +348,7 @@ def _plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
-    """The losses and the accuracy after each epoch, the mean over the models that reached the epoch."""
+    """Return the losses and the accuracy after each epoch, averaged over the models that reached the epoch."""
     names = ("train_loss", "validation_loss", "validation_accuracy")
     means = table.group_by("epoch").aggregate([(name, "mean") for name in names]).sort_by("epoch").to_pylist()
     curves = {}

@@ -1,2 +1,4 @@
-"""Pairs of networks, one trained with a canary and its control model without: how canaries are chosen, and what pairs
-show."""
+"""Pairs of networks, one trained with a canary and a control model trained without it.
+
+These modules choose the canaries and measure what the pairs show.
+"""

@@ -1,10 +1,10 @@
-"""The answer of pairs of trainings: the rules that decide, and the verdict and certificate that follow.
+"""The verdict on pairs of training runs: the rules that decide, and the verdict and certificate that follow.
 
-The deciding rows were fixed beforehand: the canary's effect on M_w over the probe images, and the number of canaries
-that their ranks call individually, among all glyphs of their ink if `ranks` is measured, else among their family. In a
-run that ends once it is decided, only the bets on these ranks can accuse, since an interval and a count require a fixed
-number of pairs; the effect clears at the planned number. M, its published test and the scores on training images are
-supporting evidence only.
+The deciding rows were fixed in advance: the canary's effect on M_w over the probe images, and the number of canaries
+found individually by their ranks, among all glyphs of their ink if `ranks` is measured, else among their family. In a
+run that ends once it is decided, only the bets on these ranks can accuse, because an interval and a count require a
+fixed number of pairs; the effect can clear at the planned number. M, its published test and the scores on training
+images are supporting evidence only.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tasks.datasets.features import describe_feature
 
-ONE_SIDE = 0.025  # of a 95 % interval
-FIRST_LOOK_ALARMS = math.ceil(100 * (ONE_SIDE + FDR + SURELY))  # of 100 audits, at most
+ONE_SIDE = 0.025  # error on one side of a 95 % interval
+FIRST_LOOK_ALARMS = math.ceil(100 * (ONE_SIDE + FDR + SURELY))  # largest number of false alarms in 100 audits
 
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
-    """The numbers in the rules' texts."""
+    """Return the numbers that appear in the rule text."""
     stopping = stopping_level(config) or LEVEL
     return {
         "pairs": f"{LEAST}",
@@ -59,14 +59,17 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 
 
 def stopping_level(config: UniqueFeature) -> float:
-    """The error rate of a run that ends once it is decided; 0 for a run that goes to its end."""
+    """Return the error rate of a run that ends once it is decided, or 0 for a full-length run."""
     if config.scored_pairs is None:
         return 0.0
     return config.scored_pairs.stopping_level
 
 
 def _decide_by(metric: str) -> dict[str, Any]:
-    """The fields of a case that this metric decides: its row comes first, and the first row is drawn on the line."""
+    """Return the fields of a case that is decided by this metric.
+
+    The metric's row comes first, and the first row is drawn on the line.
+    """
 
     def order_rows(evidence: PairEvidence) -> tuple[Name, ...]:
         return tuple(sorted(evidence.names, key=lambda name: name[0] != metric))
@@ -81,7 +84,7 @@ def _decide_by(metric: str) -> dict[str, Any]:
 def accuse(
     condition: str, holds: Callable[[PairEvidence], bool], error: str = "", *, ends_early: bool = False, **words: Any
 ) -> Case[PairEvidence]:
-    """A case that accuses: either of runs that end once they are decided, or of a fixed number of pairs."""
+    """Return a case that accuses, either for runs that end once they are decided or for a fixed number of pairs."""
     return Case(
         "memorised",
         condition,
@@ -166,7 +169,7 @@ RULES = Rules[PairEvidence](
     thresholds,
 )
 
-# The rules that the certificate of a first look states.
+# The rules that the certificate states at a first look.
 FIRST_LOOK_RULES = replace(RULES, cases=tuple(case for case in RULES.cases if case is not BY_LATER_BETS))
 
 
@@ -175,7 +178,7 @@ def read(_config: UniqueFeature, summary: pa.Table) -> PairEvidence:
 
 
 def describe_limits(config: UniqueFeature, evidence: PairEvidence | None) -> str:
-    """The limits of the answer and of the evidence."""
+    """State the limits of the answer and of the evidence."""
     limits = [sentences.LIMITS]
     if evidence is not None:
         limits = [
@@ -188,7 +191,7 @@ def describe_limits(config: UniqueFeature, evidence: PairEvidence | None) -> str
 
 
 def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str]:
-    """The rules and their error rates; bets at later looks are stated from the second look on."""
+    """Return the rules and their error rates. Bets at later looks are included from the second look on."""
     if evidence is None or evidence.look == 1:
         rules = FIRST_LOOK_RULES
     else:
@@ -219,10 +222,10 @@ ANSWERING = Answering[PairEvidence](
 
 
 def summed_error(config: UniqueFeature, look: Look) -> float | None:
-    """The largest number of 100 audits that answer memorised at one of the looks so far if nothing is memorised.
+    """Return the largest number of 100 audits that answer memorised at any look so far if nothing is memorised.
 
-    Bets on one sequence of pairs have one error rate for any number of looks; other seeds begin another sequence. None
-    for single models, where every look adds its error.
+    Bets on one sequence of pairs have one error rate for any number of looks; runs with other seeds begin another
+    sequence. None for single models, where every look adds its error.
     """
     if config.single_models is not None:
         return None

@@ -1,10 +1,10 @@
-"""The bets on the pairs' ranks, in the order of the plan, with their product after each pair.
+"""Bets on the ranks of the pairs, in plan order, with their product after each pair.
 
 Each canary carries a different feature, drawn from the family in which it is ranked (`canary_verdicts`), so that the
-rank is exact given the results of the earlier pairs. Since a rank detects effects of any size, the effect is first
+rank is exact given the results of the earlier pairs. Because a rank detects effects of any size, the effect is first
 reduced by the smallest relevant one; the product of the bets on unreduced effects is stored as `detected`.
 `tasks.numerics.betting` defines the bet and its error. The run ends at the first pair whose product reaches 1 / level.
-The summary row contains the largest product. Its p-value, the inverse, is valid for any number of looks.
+The summary row contains the largest product. Its p-value, the inverse of the product, is valid for any number of looks.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tasks.numerics import betting
 
 BETS = "largest evidence of ranks"
 DETECTED = "largest evidence of ranks, of effects of any size"
-LEVEL = "level"  # of its setting
+LEVEL = "level"  # key of the level in a setting
 
 EVIDENCE = pa.schema(
     [
-        ("pair", pa.int32()),  # in the order of the plan, from 1
+        ("pair", pa.int32()),  # number in plan order, from 1
         ("canary", pa.int64()),
-        ("rank", pa.int32()),  # of the feature, after the effect is reduced by the smallest relevant one; 1: first
-        ("members", pa.int32()),  # of the family, including the feature
+        ("rank", pa.int32()),  # of the feature, with its effect reduced by the smallest relevant one; 1 is first
+        ("members", pa.int32()),  # size of the family, including the feature
         ("bet", pa.float64()),
-        ("evidence", pa.float64()),  # the product of the bets so far
+        ("evidence", pa.float64()),  # product of the bets so far
         ("level", pa.float64()),
         ("decided", pa.bool_()),  # whether the evidence reaches 1 / level
-        ("detected", pa.float64()),  # the product of the bets on the ranks of effects that are not reduced
+        ("detected", pa.float64()),  # product of the bets on the ranks of unreduced effects
     ]
 )
 
@@ -53,7 +53,7 @@ class StoppingLevel:
 
 @task(version=2, name="unique_feature.evidence")
 def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
-    """A row for every pair (EVIDENCE). The inputs are the pairs' families, in the order of the plan."""
+    """Compute the bet on every pair (EVIDENCE). The inputs are the families of the pairs, in plan order."""
     ranked = [verdict_row(pair.training[0], [pair]) for pair in family_pairs(inputs)]
     sizes = [verdict["members"] for verdict in ranked]
     reduced = [round(verdict["reduced_p"] * verdict["members"]) for verdict in ranked]
@@ -79,7 +79,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     question = design.question
     if not isinstance(question, Pairs) or not question.stopping_level:
         return ()
-    # Refused now, not after all trainings.
+    # Fails now, not after all training runs.
     family(design.asked_feature, design.family, design.seed, trainings.shape[:2])
     return (Job(evidence, StoppingLevel(question.stopping_level), family_jobs(design, trainings)),)
 

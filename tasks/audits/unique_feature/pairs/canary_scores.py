@@ -7,8 +7,8 @@
 The t-tests are the published ones, which compare the feature with random patches over probe images, for one model.
 Their sample is the images, so a small p-value is not evidence about the canary: models trained without the feature also
 have small p-values (the columns `twin_...`). The columns `..._effect` contain the effect of the canary: if it is above
-0, the model responds to the feature because it was trained on it. The answer of the audit is based on the effect on M_w
-over the probe images.
+0, the model responds to the feature because it was trained on it. The verdict of the audit is based on the effect on
+M_w over the probe images.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, Tables 1 to 3. The control models, the effects and the adjusted p-values are ours.
@@ -60,18 +60,18 @@ from tasks.numerics.statistics import (
 )
 
 EFFECT = row_name("M_w effect", images="probe")  # the summary row that decides the answer
-LARGEST = "largest M_w effect"  # of a canary; shows for exact ranks, which have no scale, whether an effect is relevant
+LARGEST = "largest M_w effect"  # over canaries; exact ranks have no scale, so this shows if an effect is relevant
 
 LEFT_OUT = "probe images left out, as copies of training images"
 
-# Columns of the canary model have the name of a score; those of its control model begin with "twin_".
+# Columns of the canary model are named after the score; those of its control model begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
 SCORES = ("m", "m_w_probe", "m_w_train")
 TESTS = {"welch": welch_greater, "paired": paired_greater}
 
 
 def schema() -> pa.Schema:
-    """The columns: identity, scores of each model with p-values, and effects (canary minus control model)."""
+    """Return the columns: identity, scores of each model with p-values, and effects (canary minus control model)."""
     fields = [("canary", pa.int64()), ("label", pa.int32()), ("seed", pa.int64()), ("evaluation", pa.int32())]
     fields += [(name, pa.float64()) for score in SCORES for name in (score, f"twin_{score}", f"{score}_effect")]
     for prefix in PREFIXES.values():
@@ -83,7 +83,7 @@ def schema() -> pa.Schema:
                     (f"{prefix}{score}_{test}_adjusted_p", pa.float64()),
                 ]
         fields += [(f"{prefix}average_{d}", pa.float64()) for d in ("d_u", "d_r")]
-        fields += [(f"{prefix}m_sd", pa.float64())]  # of d_u - d_r over the probe images
+        fields += [(f"{prefix}m_sd", pa.float64())]  # standard deviation of d_u - d_r over the probe images
         fields += [(f"{prefix}p_{x}_{images}", pa.float64()) for images in ("probe", "train") for x in ("u", "r")]
         fields += [(f"{prefix}images_{images}", pa.int64()) for images in ("probe", "train")]
         fields += [(f"{prefix}validation_accuracy", pa.float64())]
@@ -96,10 +96,10 @@ CANARY_SCORES = schema()
 
 @task(version=3, name="unique_feature.canary_scores", gathers=True)
 def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Every pair's row for every evaluation, the largest M first.
+    """Compute a row for every pair and evaluation, sorted by decreasing M.
 
-    The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
-    p-values are adjusted over all rows, each score, test and kind of model apart.
+    The inputs are divergences and histories, in any order and number. A pair has a row if its divergences are
+    available. p-values are adjusted over all rows, separately for each score, test and kind of model.
     """
     histories = {_pair_key(table): table for table in inputs if table.schema == HISTORY}
     divergences = [table for table in inputs if table.schema == DIVERGENCES]
@@ -112,12 +112,12 @@ def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
 
 
 def _pair_key(table: pa.Table) -> tuple[int, int]:
-    """The canary and the training seed of a table of one pair of models."""
+    """Return the canary and the training seed that a table of one pair belongs to."""
     return table["canary"][0].as_py(), table["seed"][0].as_py()
 
 
 def _pair_scores(divergences: pa.Table) -> Row:
-    """The scores of one pair of models."""
+    """Return the scores of one pair of models."""
     row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed", "evaluation")}
     for model, prefix in PREFIXES.items():
         row |= {prefix + name: value for name, value in _model_scores(divergences, model).items()}
@@ -130,7 +130,7 @@ def _pair_scores(divergences: pa.Table) -> Row:
 
 
 def _model_scores(divergences: pa.Table, model: str) -> Row:
-    """One model's scores, with the p-values over images of the tests that the paper gives."""
+    """Return one model's scores, with the p-values over images of the tests in the paper."""
     probe = _select_columns(divergences, model, "probe")
     train = _select_columns(divergences, model, "train")
     row: Row = {
@@ -154,12 +154,12 @@ def _model_scores(divergences: pa.Table, model: str) -> Row:
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None if it is infinite, as in a test of images that do not vary."""
+    """Return the value, or None if it is infinite, as in a test of images that do not vary."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _training_columns(history: pa.Table | None) -> Row:
-    """The epochs and accuracies of both models; empty without a history."""
+    """Return the epochs and accuracies of both models. Empty if there is no history."""
     row: Row = {}
     for epoch in [] if history is None else history.to_pylist():
         prefix = PREFIXES[epoch["model"]]
@@ -171,7 +171,7 @@ def _training_columns(history: pa.Table | None) -> Row:
 
 
 def adjust_p_values(scores: Sequence[Row]) -> None:
-    """Add to the rows the p-values adjusted over them, Benjamini & Hochberg 1995."""
+    """Add p-values adjusted over the rows to these rows (Benjamini & Hochberg 1995)."""
     for name in [f"{prefix}{kind}_{test}" for prefix in PREFIXES.values() for kind in SCORES for test in TESTS]:
         values = [math.nan if score[f"{name}_p"] is None else score[f"{name}_p"] for score in scores]
         for score, adjusted in zip(scores, false_discovery_control(values).tolist(), strict=True):
@@ -182,8 +182,8 @@ def adjust_p_values(scores: Sequence[Row]) -> None:
 
 
 def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
-    """The number columns, in float64, of one model on one set of images."""
-    import pyarrow.compute as pc  # a tenth of what `engram list` takes
+    """Return the numeric columns, as float64, of one model on one set of images."""
+    import pyarrow.compute as pc  # takes a tenth of the time of `engram list`
 
     selected = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
     columns = {}
@@ -193,7 +193,7 @@ def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str,
 
 
 def scores_job(design: Design, trainings: Trainings) -> Job:
-    """The scores of these pairs."""
+    """Return the job that scores these pairs."""
     return Job(canary_scores, NoSettings(), (*evaluation_jobs(design, trainings), *history_jobs(trainings)))
 
 
@@ -204,7 +204,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    """The rows for the answer, the numbers printed in the paper, and the variation over seeds and drawings."""
+    """Yield the rows for the answer, the numbers printed in the paper, and the variation over seeds and draws."""
     for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
         independent = units(scores)
@@ -222,9 +222,10 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
-    """M over all canaries, the effect of the canary on it, and M as published, over the canaries with M > 0.
+    """Yield M over all canaries, the effect of the canary on it, and M as published, over the canaries with M > 0.
 
-    The published mean is also positive for models trained without the feature; its null is that of the control models.
+    The published mean is also positive for models trained without the feature. Its null is the mean over control
+    models.
     """
     canary = column(units.rows, "m")
     twin = column(units.rows, "twin_m")
@@ -249,11 +250,11 @@ def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
 
 
 def _published_test_rates(units: Units) -> Iterator[Row]:
-    """The rate at which the published test calls models memorised, for canary models and for control models.
+    """Yield the rate at which the published test calls models memorised, for canary models and for control models.
 
-    If images were the right sample, the test would call a share LEVEL of the control models memorised; the p-value of
-    the control models' rate tests this. Trainings that share a canary or a seed are not an independent sample: their
-    rates have neither interval nor p-value.
+    If images were the right sample, the test would call a share LEVEL of the control models memorised. The p-value of
+    the control models' rate tests this. Training runs that share a canary or a seed are not an independent sample, so
+    their rates have neither interval nor p-value.
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
@@ -273,7 +274,9 @@ def _published_test_rates(units: Units) -> Iterator[Row]:
 
 
 def white_box_rows(units: Units) -> Iterator[Row]:
-    """M_w, the effect of the canary on it, and the two probabilities, on the probe and on the training images."""
+    """Yield M_w, the effect of the canary on it, and the two probabilities, on the probe images and on the training
+    images.
+    """
     for images in ("probe", "train"):
         setting = {"images": images}
         yield _mean_row("M_w", setting, units, f"m_w_{images}")
@@ -295,10 +298,10 @@ def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | Non
 
 
 def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
-    """The canaries that the published tables list; null: the control model of the same rank.
+    """Yield the canaries that the published tables list. The null is the control model of the same rank.
 
-    Table 1: the largest M_w, with its probabilities. The paper is unclear about the images of the mean (training images
-    in section 2.2, the probe set in section B.1), so both are compared with its numbers. Table 2: the largest M.
+    Table 1: the largest M_w, with its probabilities. The paper is unclear about which images the mean is over (training
+    images in section 2.2, the probe set in section B.1), so both are compared with its numbers. Table 2: the largest M.
     """
     if published.m_w:
         for images in ("probe", "train"):
@@ -311,7 +314,7 @@ def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]
 def _ranked_score_rows(
     rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
 ) -> Iterator[Row]:
-    """The values of `names`, ranked by the first, each with the published number."""
+    """Yield the values of `names`, ranked by the first of them, each with the published number."""
     first = next(iter(names.values()))
     canaries, twins = (_top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
     for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):
@@ -325,13 +328,13 @@ def _top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
 
 
 def _mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
-    """The mean over the canary models; null: the mean over their control models."""
+    """Return the mean over the canary models. The null is the mean over their control models."""
     twins = mean(column(units.rows, f"twin_{name}"))
     return row(metric, setting, mean(column(units.rows, name)), units.model, null=twins.value)
 
 
 def significant(pairs: Sequence[Row], name: str) -> list[bool]:
-    """Whether each test is significant; a test that could not be computed is not."""
+    """Return whether each test is significant. A test that could not be computed is not."""
     return [pair[name] is not None and pair[name] < LEVEL for pair in pairs]
 
 
@@ -342,7 +345,7 @@ REPLICATED = {"M": "m", "M_w on the probe images": "m_w_probe"}
 
 
 def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
-    """The range of a canary's score over its training seeds, and the number of canaries whose range includes 0."""
+    """Yield the range of a canary's score over its training seeds, and the share of canaries whose range includes 0."""
     by_canary = group_rows(average_rows(scores, "canary", "seed"), "canary").values()
     if all(len(group) == 1 for group in by_canary):
         return
@@ -364,7 +367,7 @@ def _share_crossing_zero(score_lists: Sequence[Sequence[float]]) -> Estimate:
 
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
-    """The standard deviation of a model's score over drawings of the random patches."""
+    """Yield the standard deviation of a model's score over draws of the random patches."""
     by_pair = []
     for group in group_rows(scores, "canary", "seed").values():
         if len(group) > 1:

@@ -1,4 +1,4 @@
-"""The choice of canaries: training images drawn at random or chosen by their self-influence.
+"""Choice of canaries: training images drawn at random, or chosen by their self-influence.
 
 In a choice by self-influence, the canaries are the training images with the strongest and the weakest effect on a
 network's weights. Their rows are known only after a network without canaries has been trained. The jobs of a plan
@@ -14,18 +14,19 @@ Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in
 A.5, eq. 2; Garima et al. 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
 
 Decisions where the paper is silent.
-- A checkpoint is the end of an epoch, and eta_t the learning rate in the epoch that ends there, schedule included. It
-  is the nominal one: Adam's and RMSprop's rates per weight are not in the formula. The published high values (6.6e4,
-  7.5e4) fit the sum without eta_t (8.1e4 is the highest of MNIST here), so `squared_slopes` contains this sum; with one
-  learning rate for all epochs, both have the same ranks.
+
+- A checkpoint is the end of an epoch, and eta_t is the learning rate in the epoch that ends there, including the
+  schedule. It is the nominal rate: the per-weight rates of Adam and RMSprop are not in the formula. The published high
+  values (6.6e4, 7.5e4) fit the sum without eta_t (8.1e4 is the highest on MNIST here), so `squared_slopes` contains
+  this sum. If all epochs have one learning rate, both sums give the same ranks.
 - The fall of the loss is the difference between the loss of the initial weights on the training images (near log
   classes) and the lowest mean of an epoch over its minibatches. Checkpoints are evenly spaced up to the first epoch at
   which `share` of this fall is reached, which is the last checkpoint.
-- If there are fewer epochs up to this one than checkpoints, checkpoints extend to as many epochs as there are
-  checkpoints, or to the end of training: MLP-1 on MNIST reaches 95 % in its third epoch of sixteen (seed 0), and the
-  paper has ten checkpoints.
+- If there are fewer epochs up to this one than checkpoints, checkpoints are placed after each of the first
+  `checkpoints` epochs, or up to the end of training: MLP-1 on MNIST reaches 95 % in its third epoch of sixteen (seed
+  0), and the paper has ten checkpoints.
 
-Cost. One training, with the weights of every epoch in memory (float32: 2.3 MB an epoch for MLP-1, 3.2 MB for
+Cost. One training run, with the weights of every epoch in memory (float32: 2.3 MB per epoch for MLP-1, 3.2 MB for
 DenseNet-100), and for each checkpoint a forward and a backward pass over all training images.
 """
 
@@ -68,8 +69,8 @@ End = Literal["highest", "lowest"]
 CHOSEN = pa.schema(
     [
         ("end", pa.string()),  # highest or lowest self-influence
-        ("rank", pa.int32()),  # from 1, the most extreme
-        ("row", pa.int64()),  # of the training images
+        ("rank", pa.int32()),  # from 1, which is the most extreme
+        ("row", pa.int64()),  # row in the training images
         ("label", pa.int32()),
         ("self_influence", pa.float64()),
         ("squared_slopes", pa.float64()),
@@ -79,16 +80,16 @@ CHOSEN = pa.schema(
 
 @dataclass(frozen=True)
 class RankedImage(Ranged):
-    """A training image by its rank, from 1, among those of the highest or lowest self-influence."""
+    """A training image named by its rank, from 1, among those with the highest or lowest self-influence."""
 
     end: End
     rank: Annotated[int, AtLeast(1)]
 
 
 def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
-    """The canary's row of the training images: a number is returned unchanged, a rank is looked up in the CHOSEN table.
+    """Return the canary's row in the training images. A rank is looked up in the CHOSEN table.
 
-    Raises ValueError if the table is missing or has no such rank.
+    A number is returned unchanged. Raises ValueError if the table is missing or has no such rank.
     """
     if not isinstance(canary, RankedImage):
         return canary
@@ -109,7 +110,7 @@ def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
 
 @dataclass(frozen=True)
 class Canary:
-    """One canary: its training image, its feature, and the audited feature."""
+    """One canary: its training image, the feature that it carries, and the audited feature."""
 
     number: int
     image: int | RankedImage
@@ -117,15 +118,15 @@ class Canary:
     audited_feature: Feature
 
     def burn_into(self, clean: Training) -> Training:
-        """The training with a canary that is named by its row."""
+        """Return the training with the canary added. The canary must be named by its row."""
         assert not isinstance(self.image, RankedImage)
         return replace(clean, burnt=(Burnt(self.image, self.carried_feature),))
 
 
 def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:
-    """The canaries among these images; a smaller random choice is the beginning of a larger one.
+    """Return the canaries among these images. A smaller random choice is the beginning of a larger one.
 
-    At most one of several exact copies is drawn, since two copies would be one canary.
+    At most one of several exact copies is drawn, because two copies would be one canary.
     """
     selected = []
     for number, image in enumerate(canary_images(config, question, trained_on)):
@@ -138,7 +139,7 @@ def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -
 
 
 def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[int | RankedImage]:
-    """The rows of the canaries, or their ranks by self-influence."""
+    """Return the rows of the canaries, or their ranks by self-influence."""
     if isinstance(question.choice, SelfInfluenceChoice):
         highest = (question.canaries + 1) // 2
         images: list[int | RankedImage] = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
@@ -155,7 +156,7 @@ def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Imag
 
 
 def count_canary_copies(question: object) -> CopyCount:
-    """The exact copies among the images from which canaries are chosen; none if no canary is chosen."""
+    """Count the exact copies among the images from which canaries are chosen. Zero if no canary is chosen."""
     if not isinstance(question, CanaryPairs):
         return CopyCount()
     images = load(question.data)
@@ -163,7 +164,7 @@ def count_canary_copies(question: object) -> CopyCount:
 
 
 def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
-    """A member of the audited feature's family, drawn for this canary in the same way as the family's other members."""
+    """Draw a member of the audited feature's family for this canary, in the same way as its other members are drawn."""
     return draw_member(feature, seeds.derive(seed, "feature", number), among, shape[:2])
 
 
@@ -174,7 +175,7 @@ def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: 
 class CanaryChoice(Ranged):
     """The number of canaries: half with the highest self-influence (one more if odd), half with the lowest.
 
-    Only the first of several exact copies in `copied` can be chosen, since two copies would be one canary.
+    Only the first of several exact copies in `copied` can be chosen, because two copies would be one canary.
     """
 
     count: Annotated[int, AtLeast(1)]
@@ -184,7 +185,7 @@ class CanaryChoice(Ranged):
 
 @task(version=1, name="unique_feature.chosen")
 def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
-    """The chosen training images (CHOSEN), the highest first, from the table of every image's INFLUENCE (the input).
+    """Choose training images (CHOSEN), the highest first, from the table with every image's INFLUENCE (the input).
 
     Images with equal values are ordered by row, at both ends. No image is chosen twice.
     """
@@ -211,7 +212,7 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
 def extreme_indices(
     values: NDArray[np.float64], rows: NDArray[np.int64], highest: int, lowest: int
 ) -> tuple[list[int], list[int]]:
-    """The indices of the highest values in descending order, and of the lowest of the rest in ascending order.
+    """Return the indices of the highest values, descending, and of the lowest of the remaining values, ascending.
 
     Equal values are ordered by row.
     """
@@ -248,17 +249,17 @@ def _check_no_features(training: Training) -> None:
 
 
 def link(config: RankedTraining, before: int, end: int) -> RankedTraining:
-    """The training up to epoch `end`."""
+    """Return the training up to epoch `end`."""
     return replace(config, training=up_to(config.training, before, end))
 
 
 def batch_key(config: RankedTraining) -> Training:
-    """The settings that trainings computed together share, as for canaries named by row."""
+    """Return the settings shared by training runs computed together, as for canaries named by row."""
     return classifier.batch_key(config.training)
 
 
 def resolve_canary(config: RankedTraining, inputs: Inputs) -> Training:
-    """The training with the canary's row instead of its rank."""
+    """Return the training with the canary's row instead of its rank."""
     return replace(config.training, burnt=(Burnt(canary_row(config.canary, inputs), config.feature),))
 
 
@@ -278,9 +279,10 @@ def train_many(
 
 @task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
-    """The network trained with the canary of that rank (MODEL): the result of `classifier.train` for its row.
+    """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.
 
-    The input is the table of selected canaries. A new version of `classifier.train` requires one of this task, too.
+    The input is the table of selected canaries. If the version of `classifier.train` is raised, also raise that of this
+    task.
     """
     return single_table(train_many, config, inputs)
 
@@ -289,21 +291,21 @@ def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
 
 INFLUENCE = pa.schema(
     [
-        ("row", pa.int64()),  # of the training images
+        ("row", pa.int64()),  # row in the training images
         ("label", pa.int32()),
-        ("self_influence", pa.float64()),  # the sum over checkpoints of the learning rate times the squared slope
-        ("squared_slopes", pa.float64()),  # the same without the learning rate
-        ("checkpoints", pa.list_(pa.int32())),  # the epochs summed over, from 1
+        ("self_influence", pa.float64()),  # sum over checkpoints of the learning rate times the squared slope
+        ("squared_slopes", pa.float64()),  # the same sum without the learning rate
+        ("checkpoints", pa.list_(pa.int32())),  # the epochs in the sum, from 1
     ]
 )
 
 
 @dataclass(frozen=True)
 class Tracing(Ranged):
-    """The traced training, the number of checkpoints, and the share of its loss's fall that they cover.
+    """The traced training, the number of checkpoints, and the share of the fall of its loss that they cover.
 
-    With `canary` and `feature`, the training image of that rank carries the feature, in training and in the measurement
-    of its gradient.
+    If `canary` and `feature` are given, the training image of that rank carries the feature, both in training and when
+    its gradient is measured.
     """
 
     training: Training
@@ -326,13 +328,13 @@ class Tracing(Ranged):
 
 
 def _tracing_batch_key(config: Tracing) -> Training:
-    """The settings that tracings with similar run times share."""
+    """Return the settings shared by tracings with similar run times."""
     return classifier.batch_key(config.training)
 
 
 @task(version=1, name="unique_feature.influence", gpus=1.0, batch_key=_tracing_batch_key, trains=1)
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
-    """Every training image's self-influence (INFLUENCE), by row.
+    """Compute every training image's self-influence (INFLUENCE), by row.
 
     If the canary is named by its rank, the input is the table of selected canaries.
     """
@@ -359,12 +361,12 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
 
 
 def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list[int]:
-    """The epochs, from 1, at which a training is traced: at most `count`, evenly spaced, by its losses.
+    """Return the epochs, from 1, at which a training is traced: at most `count`, evenly spaced, given its losses.
 
-    `losses` are the loss before training and that of each epoch. The last checkpoint is the first epoch at which the
-    loss has fallen by `share` of its fall to the lowest loss. If this is before epoch `count`, it is epoch `count`, or
-    the last one of a shorter training; if the loss never fell, it is the last epoch. The k-th of n checkpoints is at
-    k / n of the last one, rounded, halves up.
+    `losses` contains the loss before training and that of each epoch. The last checkpoint is the first epoch at which
+    the loss has fallen by `share` of its fall to the lowest loss. If this is before epoch `count`, the last checkpoint
+    is epoch `count`, or the last epoch of a shorter training. If the loss never fell, it is the last epoch. The k-th of
+    n checkpoints is at k / n of the last one, rounded, halves up.
     """
     start, *after = losses
     falls = [start - loss for loss in after]
@@ -379,19 +381,19 @@ def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list
 
 
 def _learning_rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64]:
-    """The learning rate in each of these epochs."""
+    """Return the learning rate in each of these epochs."""
     return np.array([recipe.learning_rate * recipe.factor(epoch) for epoch in epochs])
 
 
 def _traced_training(config: Tracing, inputs: Inputs) -> Training:
-    """The traced training, with the canary's row instead of its rank."""
+    """Return the traced training, with the canary's row instead of its rank."""
     if config.canary is None or config.feature is None:
         return config.training
     return resolve_canary(RankedTraining(config.training, config.canary, config.feature), inputs)
 
 
 def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
-    """The training images with their features, and their labels."""
+    """Return the training images with their features, and their labels."""
     pixels = images.train_images[member.rows]
     for index in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
         pixels[index] = member.replaced[int(member.rows[index])]
@@ -399,7 +401,7 @@ def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
 
 
 def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
-    """Each epoch's training loss and weights, from 1; raises TrainingError if training cannot continue."""
+    """Return each epoch's training loss and weights, from 1. Raises TrainingError if training cannot continue."""
     from tasks.models.networks import model_weights
     from tasks.training.trainer import train_many
 
@@ -416,7 +418,7 @@ def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, 
 
 
 def mean_loss(network: Architecture, weights: Weights, pixels: Pixels, labels: Labels) -> float:
-    """The mean cross-entropy in nats."""
+    """Return the mean cross-entropy in nats."""
     from tasks.models.inference import logits
 
     log_p = log_probabilities(logits(network, [weights], pixels)[0])

@@ -7,25 +7,25 @@ memorised, at most 5 % of runs find one. The p-value is
     D(f) = mean over probe images of log P(y | x_f), canary model minus control model      f: a member of the family
     p    = share of the members whose D is at least that of the feature
 
-of the feature that the canary carried, in its family. With several training seeds, p is that of the mean of each pair's
-D, standardised over the family. If `ranks` is measured and all glyphs can be counted, p is that of the exact rank of
-the glyph among all glyphs of its ink, by the weighted slopes of its pixels (`exact_ranks`). If the canary's feature was
-drawn from its population, p is exact. For a feature that a person chose, p and the rate of false discoveries depend on
-the similarity of the feature to the others.
+for the feature that the canary carried, in its family. If there are several training seeds, p is computed from the mean
+over pairs of D, standardised over the family. If `ranks` is measured and all glyphs can be counted, p is instead that
+of the exact rank of the glyph among all glyphs of its ink, by the weighted slopes of its pixels (`exact_ranks`). If the
+canary's feature was drawn from its population, p is exact. For a feature that a person chose, p and the rate of false
+discoveries depend on how similar the feature is to the others.
 
 The mean effect over canaries (`canary_scores`) is uninformative if a few canaries are memorised strongly and most not
-at all; ranks, in turn, do not measure the strength. With n canaries and m others, n / (FDR (m + 1)) of them must rank
+at all; ranks, in turn, do not measure the strength. With n canaries and m others, n / (FDR (m + 1)) canaries must rank
 first in their families before one can be found. For a feature without such a family, only the effect decides.
 
-A rank has no scale: any two trainings that differ in one image give different outputs, and the feature may rank first
-by 0.00002 nats. Therefore p is also computed with D of the feature reduced by SMALLEST nats, and a canary is
+A rank has no scale: any two training runs that differ in one image give different outputs, and the feature may rank
+first by 0.00002 nats. Therefore, p is also computed with D of the feature reduced by SMALLEST nats, and a canary is
 *memorised* if it is found with this p-value. The slopes of exact ranks are not in nats; there, the effects of the
 canaries decide (`canary_scores`).
 
-The share beyond chance is (share - LEVEL) / (1 - LEVEL), for the share of canaries with p at most LEVEL. It is
+The share beyond chance is (share - LEVEL) / (1 - LEVEL), for the share of canaries with p at most LEVEL. It estimates
 the share of memorised canaries times the share of these that a rank detects, so it is at most the former. With fewer
-than 19 others, no p is as small as LEVEL, and the canaries that rank first are counted. If canaries share training
-seeds, they are not an independent sample: shares have neither interval nor p-value.
+than 19 others, no p is as small as LEVEL, and the canaries that rank first are counted instead. If canaries share
+training seeds, they are not an independent sample, and shares have neither interval nor p-value.
 """
 
 from __future__ import annotations
@@ -67,27 +67,27 @@ from tasks.numerics.statistics import proportion, proportion_greater
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
-MEMORISED = "share of canaries memorised"  # called with an effect that is smaller by SMALLEST
+MEMORISED = "share of canaries memorised"  # found with its effect reduced by SMALLEST
 MEMORISED_BEYOND = "share of canaries memorised beyond chance"
 TOTAL_BETS = "evidence of all ranks"  # the product of the bets on them, by which a second or later look accuses
-MEMORISED_BETS = "evidence of all ranks above the smallest effect"  # of effects reduced by SMALLEST
-SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+MEMORISED_BETS = "evidence of all ranks above the smallest effect"  # for effects reduced by SMALLEST
+SHARED = "shared seeds"  # in the settings of both: canaries share training seeds
 
 CALLS = (
     ("p_value", pa.float64()),
-    ("adjusted_p", pa.float64()),  # over the canaries
-    ("called", pa.bool_()),  # adjusted p at most FDR
-    ("shared_seeds", pa.bool_()),  # some two canaries of the table were trained with one seed
-    ("reduced_p", pa.float64()),  # with an effect that is smaller by SMALLEST; of exact ranks null
-    ("memorised", pa.bool_()),  # reduced_p, adjusted over the canaries, at most FDR; null like it
-    ("tied", pa.float64()),  # share of the pairs of features, or cells, with equal scores
+    ("adjusted_p", pa.float64()),  # adjusted over the canaries
+    ("called", pa.bool_()),  # whether adjusted_p is at most FDR
+    ("shared_seeds", pa.bool_()),  # whether two canaries in the table were trained with the same seed
+    ("reduced_p", pa.float64()),  # p-value with the effect reduced by SMALLEST; null for exact ranks
+    ("memorised", pa.bool_()),  # whether reduced_p, adjusted over the canaries, is at most FDR; null like reduced_p
+    ("tied", pa.float64()),  # share of feature pairs, or cell pairs, with equal scores
 )
 
 
 def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
-    """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
+    """Return the canaries' rows with the columns of CALLS, the smallest `p_value` first.
 
-    `trainings` are the row and the seed of each canary's trainings, for all canaries.
+    `trainings` contains the row and the seed of each training, for all canaries.
     """
     shared = share_seeds(trainings)
     adjusted = false_discovery_control([verdict["p_value"] for verdict in verdicts])
@@ -103,7 +103,7 @@ def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]])
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
-    """The number of canaries found individually, the share of small ranks beyond chance, and the bets.
+    """Yield the number of canaries found individually, the share of small ranks beyond chance, and the bets.
 
     The bets require canaries with different training seeds, whose ranks are independent.
     """
@@ -131,13 +131,16 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
 
 
 def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
-    """The product of bets on all of these p-values, and its p-value."""
+    """Return the row with the product of bets on all of these p-values, and its p-value."""
     total = betting.total_evidence(p_values)
     return row(metric, {}, alone(total, len(p_values)), "canary", 1.0, min(1.0, 1 / total))
 
 
 def _beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
-    """The share of canaries with a small p-value beyond chance; without interval and p-value if they share seeds."""
+    """Return the row with the share of canaries whose p-value is small, beyond chance.
+
+    The row has neither interval nor p-value if the canaries share seeds.
+    """
     n = len(p_values)
     level = max(LEVEL, 1 / population.size)
     small = sum(p_value <= level for p_value in p_values)
@@ -149,7 +152,9 @@ def _beyond_row(metric: str, p_values: Sequence[float], population: Population, 
 
 
 def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
-    """The share of n canaries whose p is at most the level beyond chance, with Wilson's interval so transformed."""
+    """Return the share beyond chance of n canaries whose p is at most the level, with Wilson's interval transformed
+    accordingly.
+    """
     share = proportion(small, n)
     ends = (share.value, share.low, share.high)
     value, low, high = (math.nan if end is None else max(0.0, (end - level) / (1 - level)) for end in ends)
@@ -160,12 +165,12 @@ def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
 
 CANARY_VERDICTS = pa.schema(
     [
-        ("canary", pa.int64()),  # row of the training images
+        ("canary", pa.int64()),  # row in the training images
         ("label", pa.int32()),
-        ("pairs", pa.int32()),  # of trainings
-        ("shift", pa.float64()),  # D of the feature minus the mean of the others', nats; the mean over pairs
-        ("rank", pa.int32()),  # of the feature, 1: first
-        ("members", pa.int32()),  # of the family, the feature among them
+        ("pairs", pa.int32()),  # number of pairs of training runs
+        ("shift", pa.float64()),  # D of the feature minus the mean D of the others, in nats, averaged over pairs
+        ("rank", pa.int32()),  # of the feature; 1 is first
+        ("members", pa.int32()),  # size of the family, including the feature
         *CALLS,
     ]
 )
@@ -173,7 +178,7 @@ CANARY_VERDICTS = pa.schema(
 
 @task(version=3, name="unique_feature.canary_verdicts", gathers=True)
 def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
+    """Compute a row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
     trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
     verdicts = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
@@ -181,7 +186,7 @@ def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: AR
 
 
 def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
-    """One canary's row, without the columns that depend on the others."""
+    """Return one canary's row, without the columns that depend on the others."""
     differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
@@ -208,7 +213,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def has_family(design: Design, shape: Shape) -> bool:
-    """Whether the feature has enough distinguishable others to rank it among; an image of one colour has none."""
+    """Return whether the feature can be ranked among enough distinguishable others. An image of one colour has none."""
     try:
         family(design.asked_feature, design.family, design.seed, shape[:2])
     except ValueError:
@@ -226,15 +231,15 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 EXACT_VERDICTS = pa.schema(
     [
-        ("canary", pa.int64()),  # row of the training images
+        ("canary", pa.int64()),  # row in the training images
         ("label", pa.int32()),
-        ("pairs", pa.int32()),  # of trainings
-        ("read_out", pa.int32()),  # of the `inked` cells with the largest slopes, the number that the glyph inks
+        ("pairs", pa.int32()),  # number of pairs of training runs
+        ("read_out", pa.int32()),  # how many of the `inked` cells with the largest slopes the glyph inks
         ("inked", pa.int32()),
         ("read_by_chance", pa.float64()),
         ("exposure", pa.float64()),  # bits
-        ("rank", pa.int64()),  # of the glyph, 1: first
-        ("glyphs", pa.int64()),  # of its ink
+        ("rank", pa.int64()),  # of the glyph; 1 is first
+        ("glyphs", pa.int64()),  # number of glyphs with its ink
         *CALLS,
     ]
 )
@@ -242,7 +247,10 @@ EXACT_VERDICTS = pa.schema(
 
 @task(version=2, name="unique_feature.exact_verdicts", gathers=True)
 def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
+    """Compute a row for every canary (EXACT_VERDICTS), the smallest p first.
+
+    The inputs are exact ranks, in any order.
+    """
     ranks = (rank for table in inputs for rank in table.to_pylist())
     pair_ranks = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
     by_canary = group_rows(pair_ranks, "canary")
@@ -255,7 +263,7 @@ def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
-    """One canary's row, without the columns that depend on the others."""
+    """Return one canary's row, without the columns that depend on the others."""
     inked = np.array(pairs[0]["ink"], bool)
     slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
     count = int(inked.sum())

@@ -1,19 +1,19 @@
 """The scores of every model: of models trained with the feature, and of control models, trained without it.
 
 A score is useful as an estimator of memory if it distinguishes the two groups. Every estimator gives a statistic, which
-rises with memorisation, and, if it is a test, a p-value; a model is called memorised if the p-value is at most 0.05.
-The paired rank has no second pair of the same seed: the same pair is evaluated on a feature that its canary did not
-carry (`family`).
+rises with memorisation. If the estimator is a test, it also gives a p-value, and a model is called memorised if the
+p-value is at most 0.05. The paired rank has no second pair of the same seed as a control; instead, the same pair is
+evaluated on a feature that its canary did not carry (`family`).
 
 The detection rate at 5 % false positives compares each canary model, and in the same way its control model, with the
 control models of the other canaries: p = (1 + number of the n control models with at least its score) / (n + 1),
-detected if p <= 0.05. A threshold that depends on the judged pair's control model would depend on the pair's seed.
+detected if p <= 0.05. A threshold based on the judged pair's own control model would depend on the pair's seed.
 
 The curves are the rates of these models at every threshold: the receiver operating characteristic.
 
     M, M_w                      the published scores
     published t-test            Welch's t of d_u against d_r over the probe images
-    random against random       mean d_r of one drawing of random patches minus that of another: the floor
+    random against random       mean d_r of one draw of random patches minus that of another: the floor
     rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
     label-directed rank         by log P of the canary's label (`population.label_directed_scores`), known or unknown
     paired family rank          by log P of the label, canary model minus control model (`population.twin_difference`)
@@ -49,24 +49,24 @@ from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import mcnemar_greater, mean, proportion
 
-LEAST = 20  # canaries; with fewer, the control models give no threshold with a false positive rate of 5 %
+LEAST = 20  # canaries; with fewer, control models give no threshold with 5 % false positives
 
 DETECTION = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: control model, trained without the audited feature
+        ("model", pa.string()),  # canary, or twin (control model, trained without the audited feature)
         ("canary", pa.int64()),
         ("seed", pa.int64()),
-        ("statistic", pa.float64()),  # larger: more memorised
+        ("statistic", pa.float64()),  # larger means more memorised
         ("p_value", pa.float64()),  # null if the estimator is not a test
-        ("called", pa.bool_()),  # p-value at most 0.05; null if there is none
+        ("called", pa.bool_()),  # whether the p-value is at most 0.05; null if there is none
     ]
 )
 
 
 @task(version=5, name="unique_feature.detection", gathers=True)
 def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Every estimator's statistic for every model. The inputs are families and canary scores, in any order."""
+    """Compute every estimator's statistic for every model. The inputs are families and canary scores, in any order."""
     rows: list[Row] = []
     for table in inputs:
         if table.schema == FAMILY:
@@ -78,7 +78,7 @@ def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def score_rows(table: pa.Table) -> Iterator[Row]:
-    """The published scores, and the floor: the difference between two drawings of random patches."""
+    """Yield the published scores, and the floor: the difference between two draws of random patches."""
     pairs = table.to_pylist()
     first = [pair for pair in pairs if pair["evaluation"] == 0]
     second = {(pair["canary"], pair["seed"]): pair for pair in pairs if pair["evaluation"] == 1}
@@ -89,7 +89,7 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
             yield _detection_row("M", model, about, pair[f"{prefix}m"])
             p_value = pair[f"{prefix}m_welch_p"]
             if p_value is not None:
-                # By t, since p rounds to 0 for many a model.
+                # By t, because p rounds to 0 for many models.
                 t = pair[f"{prefix}m_welch_t"]
                 yield _detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
             yield _detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
@@ -99,7 +99,7 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
 
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
-    """The ranks among the family: of a model alone, and of a model against its control model."""
+    """Yield the ranks among the family: of each model alone, and of the canary model against its control model."""
     for pair in family_pairs([table]):
         about = dict(zip(("canary", "seed"), pair.training, strict=True))
         for model, family in (("canary", pair.canary), ("twin", pair.twin)):
@@ -132,7 +132,7 @@ def _detection_row(estimator: str, model: str, about: Row, statistic: float, p_v
 
 
 def _detection_job(design: Design, trainings: Trainings) -> Job:
-    """Every estimator's statistics for these pairs."""
+    """Return the job that computes every estimator's statistics for these pairs."""
     return Job(detection, NoSettings(), (*family_jobs(design, trainings), scores_job(design, trainings)))
 
 
@@ -149,9 +149,11 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
-    """The rate at which each test calls a model memorised at its own 5 %; null: the rate without memory.
+    """Yield the rate at which each test calls a model memorised at its own 5 % level. The null is the rate without
+    memory.
 
-    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    Training runs that share a canary or a seed are not an independent sample, so their rates have no interval and no
+    p-value.
     """
     for estimator, rows in group_rows(detection, "estimator").items():
         by_model: dict[str, dict[tuple[int, int], Any]] = {"canary": {}, "twin": {}}
@@ -169,10 +171,11 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
 
 def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
-    """The share of models detected by thresholds from other canaries' control models; null: that of control models.
+    """Yield the share of models detected by thresholds from the control models of other canaries.
 
-    An estimator with fewer than 20 canaries has no row, since its control models give no threshold at 5 %. If canaries
-    share training seeds, they are not an independent sample, and the rate has no interval.
+    The null is the share of control models detected in the same way. An estimator with fewer than 20 canaries has no
+    row, because its control models give no threshold at 5 %. If canaries share training seeds, they are not an
+    independent sample, and the rate has no interval.
     """
     for estimator, rows in group_rows(detection, "estimator").items():
         canary = _statistics_by_canary(rows, "canary")
@@ -197,7 +200,7 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
 
 def _statistics_by_canary(rows: Sequence[Row], model: str) -> dict[int, list[float]]:
-    """The statistics of each canary's models of one kind, one for each training seed."""
+    """Return the statistics of each canary's models of one kind, one per training seed."""
     by_canary: dict[int, list[float]] = {}
     for outcome in rows:
         if outcome["model"] == model:
@@ -206,7 +209,7 @@ def _statistics_by_canary(rows: Sequence[Row], model: str) -> dict[int, list[flo
 
 
 def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
-    """The share of a canary's models above at least 95 % of the control models of others, itself included."""
+    """Return the share of a canary's models that score above at least 95 % of others' control models and themselves."""
     detected = 0
     for statistic in statistics:
         rank = 1 + sum(null_value >= statistic for null_value in unseen)
@@ -215,7 +218,10 @@ def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> flo
 
 
 def _mean_share(shares: Sequence[float]) -> Estimate:
-    """The mean over canaries with Wilson's interval, or a t interval where some of a canary's models are detected."""
+    """Return the mean over canaries with Wilson's interval.
+
+    If only some of a canary's models are detected, the interval is a t interval.
+    """
     if all(value in (0.0, 1.0) for value in shares):
         return proportion(round(sum(shares)), len(shares))
     return mean(shares)
@@ -227,17 +233,17 @@ CURVES = pa.schema(
     [
         ("estimator", pa.string()),
         ("false_positive_rate", pa.float64()),  # share of models without the feature at or above the threshold
-        ("detection_rate", pa.float64()),  # share of models with it
-        ("low", pa.float64()),  # 95 % Wilson interval over the models with it
+        ("detection_rate", pa.float64()),  # share of models with the feature at or above the threshold
+        ("low", pa.float64()),  # 95 % Wilson interval over the models with the feature
         ("high", pa.float64()),
-        ("n", pa.int64()),  # models with it
+        ("n", pa.int64()),  # number of models with the feature
     ]
 )
 
 
 @task(version=1, name="unique_feature.curves")
 def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
+    """Compute a curve for every estimator (CURVES), from the DETECTION table, which is the only input."""
     points: list[Row] = []
     for estimator, rows in group_rows(inputs[0].to_pylist(), "estimator").items():
         canary = np.array([row["statistic"] for row in rows if row["model"] == "canary"])
@@ -248,10 +254,11 @@ def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def curve(with_it: Array, without: Array) -> Iterator[Row]:
-    """The receiver operating characteristic: a point for every threshold that a statistic without the feature is.
+    """Yield the receiver operating characteristic, with one point for every statistic without the feature as a
+    threshold.
 
-    Between (0, the share above every model without it) and (1, 1); models at the threshold count as detected, so a
-    false positive rate is never more than it says.
+    The curve runs from (0, the share above every model without the feature) to (1, 1). Models at the threshold count as
+    detected, so a false positive rate is never higher than stated.
     """
     thresholds = [np.inf, *np.unique(without)[::-1]]
     for threshold in thresholds:

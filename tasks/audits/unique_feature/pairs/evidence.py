@@ -1,4 +1,4 @@
-"""The evidence of pairs of trainings in the summary: effect, called canaries, bets and guarantees."""
+"""The evidence about pairs of training runs in the summary: effect, found canaries, bets and guarantees."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numer
 from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
-SURELY = 0.001  # largest p-value of the number of small ranks that shows memory of some canary
-# The lower end of the interval has an error of 2.5 %. With fewer pairs of trainings, no distribution-free test reaches
-# this level, even if all pairs agree: 2**-5 is larger.
+SURELY = 0.001  # p-value at or below which the number of small ranks shows memory of some canary
+# The lower end of the interval has an error of 2.5 %. With fewer pairs of training runs, no distribution-free test
+# reaches this level, even if all pairs agree: 2**-5 is larger.
 LEAST = 6
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The number `count` of the `n` canaries that are found individually, each by its rank in the `population`.
+    """How many of the `n` canaries are found individually (`count`), each by its rank in the `population`.
 
-    `excess` is the summary row of the share that is found beyond chance at p-values of at most `level`; None without
-    this row. `memorised` and `memorised_excess` are the same for effects reduced by the smallest relevant one; None for
-    ranks that are not in nats. For those, `largest`, the largest effect of a canary, shows whether any effect is
-    relevant.
+    `excess` is the summary row of the share that is found beyond chance at p-values of at most `level`, or None if
+    there is no such row. `memorised` and `memorised_excess` are the same for effects reduced by the smallest relevant
+    one; they are None for ranks that are not in nats. For those, `largest`, the largest effect of a canary, shows
+    whether any effect is relevant.
     """
 
     count: int
@@ -51,7 +51,7 @@ class Calls:
 
     @property
     def resolution(self) -> Resolution:
-        """Whether a single remembered canary could have been called."""
+        """Whether a single remembered canary could have been found."""
         return self.population.resolution(self.n)
 
     @property
@@ -61,12 +61,12 @@ class Calls:
 
     @property
     def excess_p(self) -> float | None:
-        """The p-value of the number of small ranks; None if it is unknown."""
+        """The p-value of the number of small ranks, or None if it is unknown."""
         return None if self.excess is None or self.share_seeds else self.excess["p_value"]
 
     @property
     def accuses(self) -> bool:
-        """Whether a canary is called with an effect that matters."""
+        """Whether a canary is found with an effect that matters."""
         if self.memorised is None:
             memorised = self.count > 0 and self.have_size
         else:
@@ -80,7 +80,7 @@ class Calls:
 
     @property
     def deciding_p(self) -> float | None:
-        """The p-value of the number of small ranks with relevant effects; None if it is unknown."""
+        """The p-value of the number of small ranks with relevant effects, or None if it is unknown."""
         if self.share_seeds:
             return None
         if self.memorised is None:
@@ -89,20 +89,20 @@ class Calls:
 
     @property
     def is_detected(self) -> bool:
-        """Whether ranks accuse, for effects of any size."""
+        """Whether the ranks would accuse if effects of any size counted."""
         has_calls = self.count > 0 and not self.share_seeds
         return has_calls or (self.excess_p is not None and self.excess_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
-        """Whether no canary is called, and the number of small ranks agrees with chance."""
+        """Whether no canary is found, and the number of small ranks agrees with chance."""
         few = self.excess_p is None or self.excess_p > LEVEL
         return not self.count and not self.share_seeds and few
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The share of `n` drawn features that privacy allows one model to reveal at a level, and the actual number."""
+    """The share of `n` drawn features that privacy allows one model to reveal at a level, and how many it revealed."""
 
     epsilon: float
     delta: float
@@ -114,7 +114,9 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Bets:
-    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs; it accuses from 1 / level on."""
+    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs. It accuses if it reaches 1 /
+    level.
+    """
 
     largest: float
     level: float
@@ -135,13 +137,15 @@ class Bets:
 class PairEvidence:
     """The evidence that decides the answer.
 
-    `effect` is the summary row of the effect on M_w over the probe images, None if no pair was scored; `names` are the
-    (metric, setting) of the existing rows of effect and calls. `published` are the numbers of models that the published
-    test calls memorised and that it tests, for canary and for control models. `bets` are those of a run that ends once
-    it is decided, and `tied` is the row of equal ranked scores. `look` is the number of this look at these pairs.
+    `effect` is the summary row of the effect on M_w over the probe images, or None if no pair was scored. `names`
+    contains the (metric, setting) keys of the available rows of effect and calls. `published` holds, for canary models
+    and for control models, how many the published test calls memorised and how many it tests. `bets` are None unless
+    the run ends once it is decided, and `tied` is the row on tied ranked scores. `look` is the number of this look at
+    these pairs.
+
     `total_bets` is the summary row of the bets on all ranks, which decides detection at a second or later look at a
-    fixed number of pairs, and `memorised_bets` the same for effects reduced by the smallest relevant one, which decides
-    *memorised*; None if ranks are not independent, or not in nats.
+    fixed number of pairs. `memorised_bets` is the same for effects reduced by the smallest relevant one, which decides
+    *memorised*. Both are None if ranks are not independent; the latter also if they are not in nats.
     """
 
     names: tuple[Name, ...]
@@ -157,7 +161,10 @@ class PairEvidence:
 
     @property
     def is_detected(self) -> bool:
-        """Whether any evidence accuses, for effects of any size: bets in a run until decided, else the other rules."""
+        """Whether any evidence would accuse if effects of any size counted.
+
+        In a run until decided, only the bets count; otherwise, the other rules do.
+        """
         if self.bets is not None:
             return self.bets.detect
         if not self.fixed_rules_decide:
@@ -174,12 +181,16 @@ class PairEvidence:
 
     @property
     def fixed_rules_decide(self) -> bool:
-        """Whether rules for one look may accuse: at the first look, and at later ones if no rank could be bet on."""
+        """Whether the rules made for a single look may accuse.
+
+        They may at the first look. At later looks, bets on the ranks replace them, unless the run has no ranks to bet
+        on.
+        """
         return self.look == 1 or self.total_bets is None
 
     @property
     def deciding_bets(self) -> Row | None:
-        """The bets by which a later look accuses: on reduced effects, or on all ranks if these are not in nats."""
+        """The bets by which a later look accuses: bets on reduced effects, or on all ranks if these are not in nats."""
         if self.memorised_bets is not None:
             return self.memorised_bets
         if self.calls is not None and self.calls.have_size:
@@ -193,7 +204,7 @@ class PairEvidence:
 
     @property
     def later_bets_detect(self) -> bool:
-        """Whether the bets on all ranks, of effects of any size, are decided at a second or later look."""
+        """Whether the bets on all ranks, for effects of any size, are decided at a second or later look."""
         return self.look > 1 and _have_decided(self.total_bets)
 
     @property
@@ -219,7 +230,7 @@ class PairEvidence:
 
 
 def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
-    """Read the evidence from the rows of a summary at this look."""
+    """Read the evidence at this look from the rows of a summary."""
     effect = rows.get(EFFECT)
     called_row = first_row(rows, CALLED)
     beyond_row = first_row(rows, BEYOND)
@@ -275,7 +286,7 @@ def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Ro
 
 
 def _read_guarantee(rows: Rows) -> Guarantee | None:
-    """The guarantee at the first available level."""
+    """Return the guarantee at the first available level."""
     share = first_row(rows, ONE_MODEL)
     bound = first_row(rows, ALLOWED)
     if share is None or bound is None:

@@ -1,11 +1,11 @@
-"""The relation of memory and self-influence: all training images, and the ends from which canaries are chosen.
+"""Relation between memory and self-influence: all training images, and the ends from which canaries are chosen.
 
 The table `influence` lists all training images, and `chosen` the images that carry the feature, which have the highest
 and the lowest self-influence (`canary_selection`). The summary contains Pearson's correlation of the canaries'
-self-influence with M, as in the paper, with a permutation p-value, but without an interval: the two ends of a
+self-influence with M, as in the paper, with a permutation p-value but without an interval: the two ends of a
 distribution give no estimate of the correlation over all images. It also contains Spearman's correlation over these
-ends, with a bootstrap interval within each end, and the effect at both ends. The null is the correlation of the control
-models, which were trained without the feature, with M.
+ends, with a bootstrap interval within each end, and the effect at both ends. The null is the correlation with M of the
+control models, which were trained without the feature.
 
 The table `traced` shows the effect of the feature on the self-influence of the image that carries it: the images with
 the highest and the lowest self-influence are traced again with the feature, in a training of the same seed. In the
@@ -49,7 +49,7 @@ DRAWS = 2000
 
 
 def _plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """The self-influence of every training image, if canaries are chosen by it."""
+    """Plan the self-influence of every training image, if canaries are chosen by it."""
     ranking = trainings.ranking
     if ranking is not None and _is_shown(design):
         return (ranking.influence,)
@@ -57,7 +57,7 @@ def _plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """The canaries chosen by self-influence."""
+    """Plan the table of canaries chosen by self-influence."""
     ranking = trainings.ranking
     if ranking is not None and _is_shown(design):
         return (ranking.selection,)
@@ -65,12 +65,12 @@ def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _is_shown(design: Design) -> bool:
-    """Whether self-influence has its own tables: with scores, or if images are traced with the feature."""
+    """Return whether self-influence has its own tables: with scores, or if images are traced with the feature."""
     return design.asks_for("scores") or _is_traced_again(design)
 
 
 def _is_traced_again(design: Design) -> bool:
-    """Whether the image at either end is traced again with the feature."""
+    """Return whether the image at each end is traced again with the feature."""
     if isinstance(design.question, CanaryPairs):
         choice = design.question.choice
     else:
@@ -86,7 +86,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
-    """Correlations of the canaries' self-influence with M and with the effect, and the effect at both ends."""
+    """Yield correlations of the canaries' self-influence with M and with the effect, and the effect at both ends."""
     influence = {image["row"]: image["self_influence"] for image in chosen_table}
     present = [pair for pair in canaries.rows if pair["canary"] in influence]
     traced = [influence[pair["canary"]] for pair in present]
@@ -125,7 +125,10 @@ def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: Pu
 def spearman_estimate(
     first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS
 ) -> Estimate:
-    """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; None for fewer than 4."""
+    """Return Spearman's rho with the 95 % percentile interval of bootstrap samples within each end.
+
+    The value is None if there are fewer than 4 canaries.
+    """
     value = rank_correlation(first, second).estimate.value
     n = len(first)
     if value is None:
@@ -140,7 +143,10 @@ def spearman_estimate(
 
 
 def _permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
-    """The two-tailed p-value of Pearson's correlation by DRAWS permutations: (1 + those as large) / (1 + DRAWS)."""
+    """Return the two-tailed p-value of Pearson's correlation by DRAWS permutations.
+
+    It is (1 + number of permutations with a correlation as large) / (1 + DRAWS).
+    """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     draws = seeds.generator(0, "permutations of a correlation")
     shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
@@ -149,7 +155,7 @@ def _permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def _pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
+    """Return Pearson's r for each row. Both arrays are (rows, n), or the second is (n,). NaN if one has no variance."""
     a = firsts - firsts.mean(axis=-1, keepdims=True)
     b = seconds - seconds.mean(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -157,34 +163,34 @@ def _pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> 
 
 
 def rankdata(values: ArrayLike) -> NDArray[np.float64]:
-    """The ranks along the last axis, ties at their mean rank."""
+    """Return the ranks along the last axis. Ties get their mean rank."""
     from scipy import stats
 
     return np.asarray(stats.rankdata(values, axis=-1), dtype=np.float64)
 
 
-# The change by the feature
+# The change caused by the feature
 
 TRACED = pa.schema(
     [
         ("end", pa.string()),  # highest or lowest, among all training images without the feature
         ("with_feature", pa.bool_()),
         *INFLUENCE,
-        ("share_below", pa.float64()),  # share of the training images of the same model that have less
+        ("share_below", pa.float64()),  # share of the same model's training images that have less self-influence
     ]
 )
 
 
 @dataclass(frozen=True)
 class InfluenceChange:
-    """The image, by its rank."""
+    """The image, named by its rank."""
 
     canary: RankedImage
 
 
 @task(version=1, name="unique_feature.traced")
 def influence_change(config: InfluenceChange, inputs: Inputs) -> pa.Table:
-    """The image's self-influence in the model without the feature and in the one with it (TRACED).
+    """Compare the image's self-influence in the models trained without and with the feature (TRACED).
 
     The inputs are the chosen canaries, and the influences in the two models, which had the same seed.
     """
@@ -207,7 +213,7 @@ def _row_index(table: pa.Table, row: int) -> int:
 
 
 def _plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """The image at either end, traced again with the feature."""
+    """Plan the image at each end, traced again with the feature."""
     ranking = trainings.ranking
     pairs = design.question
     if ranking is None or not isinstance(pairs, CanaryPairs) or not _is_traced_again(design):
@@ -226,7 +232,7 @@ def _traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def influence_rows(traced: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
-    """The self-influence of one image without and with the feature, as TracInCP and without the learning rate."""
+    """Yield the self-influence of one image without and with the feature, as TracInCP and without the learning rate."""
     numbers = {"highest": published.highest, "lowest": published.lowest}
     for image in traced:
         setting = {"image": image["end"], "feature": "with" if image["with_feature"] else "without"}

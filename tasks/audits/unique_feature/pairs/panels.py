@@ -1,10 +1,10 @@
 """The rates at which panels of models, each evaluated as one, are called memorised at 5 %.
 
 For ranks in the family, a panel's score of a member is the mean of the standardised scores of its models
-(`population.standardise`), and the p-value is that of the feature's rank; the null are panels of the same number of
-control models. For exact ranks, a panel's weighted slopes are the mean of those of its models, in units of their
-standard deviation over the cells. If each canary has its own glyph, the cells of every model are first permuted at
-random so that its glyph lies where that of the first model does; the p-value is then exact for the panel, too.
+(`population.standardise`), and the p-value belongs to the feature's rank. The null consists of panels of the same
+number of control models. For exact ranks, a panel's weighted slopes are the mean slopes of its models, in units of
+their standard deviation over the cells. If each canary has its own glyph, the cells of every model are first permuted
+at random so that its glyph lies where that of the first model does; the p-value is then also exact for the panel.
 
 Panels have no model in common, so they are independent, and their rate has Wilson's interval, unless canaries share
 training seeds. The paper has one model per canary; panels are ours.
@@ -44,25 +44,25 @@ from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import proportion
 
 T = TypeVar("T")
-LEAST = 3  # panels, below which a rate says nothing
+LEAST = 3  # panels; with fewer, a rate carries no information
 
 RATE = (
     ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
     ("low", pa.float64()),  # 95 % Wilson interval over panels; null if canaries share training seeds
     ("high", pa.float64()),
-    ("n", pa.int64()),  # panels
+    ("n", pa.int64()),  # number of panels
 )
 
 
 def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
-    """The columns of RATE; `trainings` are the row of the canary and the seed of each training in the panels."""
+    """Return the columns of RATE. `trainings` contains the canary's row and the seed of each training in the panels."""
     rate = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
     reach = (None, None) if share_seeds(trainings) else (rate.low, rate.high)
     return dict(zip((name for name, _ in RATE), (rate.value, *reach, rate.n), strict=True))
 
 
 def _rate_row(estimator: str, panel: Row, null: float | None) -> Row:
-    """The summary row of panels of this number of `models`."""
+    """Return the summary row of panels with this number of `models`."""
     estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
     setting = {"estimator": estimator, "models": panel["models"]}
     return row("detection rate by number of models", setting, estimate, "panel of models", null)
@@ -75,8 +75,8 @@ SIZES = (1, 2, 3, 5, 10, 20)
 PANELS = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: the value without memory
-        ("models", pa.int32()),  # in a panel
+        ("model", pa.string()),  # canary, or twin (the value without memory)
+        ("models", pa.int32()),  # number of models in a panel
         *RATE,
     ]
 )
@@ -91,10 +91,10 @@ class Panels:
 
 @task(version=5, name="unique_feature.panels", gathers=True)
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
-    """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
+    """Compute the rate at which panels of each size call the feature memorised (PANELS).
 
-    Panels are drawn without replacement, so that they are independent. If the label is unknown the models of a panel
-    have canaries of one label, as the models of one owner have.
+    The inputs are families, in any order. Panels are drawn without replacement, so that they are independent. If the
+    label is unknown, the models of a panel have canaries of one label, as the models of one owner do.
     """
     pairs = list(family_pairs(inputs))
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
@@ -111,7 +111,7 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
 
 
 def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
-    """The p-values of the panels of this size, by estimator and model."""
+    """Yield the p-values of the panels of this size, by estimator and model."""
     mixed = _split_panels(pairs, size)
     by_label = []
     for label in sorted({pair.label for pair in pairs}):
@@ -131,7 +131,7 @@ def _split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def _known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
-    """The rank of the mean of the models' scores, each towards its own canary's label."""
+    """Return the p-value of the rank by the mean of the models' scores, each towards its own canary's label."""
     scores = [standardise(getattr(pair, model).log_p)[:, pair.label] for pair in group]
     return rank_p_value(np.mean(scores, axis=0))
 
@@ -141,7 +141,10 @@ def _unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
 
 
 def _paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
-    """The rank of the mean of the standardised differences; for control models, that of an uncarried feature."""
+    """Return the p-value of the rank by the mean of the standardised differences.
+
+    For control models, the rank is that of an uncarried feature.
+    """
     if model == "canary":
         scores = [pair.difference for pair in group]
     else:
@@ -157,7 +160,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The detection rate of panels of several models; null: the rate of panels without the feature."""
+    """Yield the detection rate of panels of several models. The null is the rate of panels without the feature."""
     panels = tables.rows(PANELS)
     nulls = {}
     for p in panels:
@@ -175,7 +178,7 @@ EXACT_SIZES = (1, 2, 3, 5)
 EXACT_PANELS = pa.schema(
     [
         ("score", pa.string()),
-        ("models", pa.int32()),  # in a panel, or pairs of them
+        ("models", pa.int32()),  # number of models, or pairs of models, in a panel
         *RATE,
     ]
 )
@@ -183,10 +186,10 @@ EXACT_PANELS = pa.schema(
 
 @task(version=2, name="unique_feature.exact_panels", gathers=True)
 def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
-    """The rate of panels with p of at most 5 % by each score and size (EXACT_PANELS).
+    """Compute the rate of panels with p of at most 5 %, for each score and size (EXACT_PANELS).
 
-    The inputs are tables of EXACT_RANKS, in any order. Glyphs count that are ranked among all of their ink, the first
-    training of every canary.
+    The inputs are tables of EXACT_RANKS, in any order. Only glyphs ranked among all glyphs of their ink count, and only
+    the first training of every canary.
     """
     exact_rows: list[Row] = []
     rows = []
@@ -216,7 +219,7 @@ def _rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.ra
 
 
 def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
-    """The exact p-value of the panel's mean slopes, with all glyphs moved to the cells of the first one."""
+    """Return the exact p-value of the panel's mean slopes, with all glyphs moved to the cells of the first one."""
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     inks = [np.array(rank["ink"], bool) for rank in panel]
@@ -227,7 +230,7 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
 
 
 def _align_to_ink(ink: Cells, own_ink: Cells, values: Array, generator: np.random.Generator) -> Array:
-    """Permute the values of the cells so that those of `own_ink` move to `ink`; unchanged if both are equal."""
+    """Permute the values of the cells so that those of `own_ink` move to `ink`. Unchanged if the two are equal."""
     if (own_ink == ink).all():
         return values
     aligned = np.empty_like(values)
@@ -242,7 +245,7 @@ def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The detection rate of panels; null: the rate without memory, since p is exact."""
+    """Yield the detection rate of panels. The null is the rate without memory, which is known because p is exact."""
     for panel in tables.rows(EXACT_PANELS):
         yield _rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
 

@@ -1,4 +1,4 @@
-"""The answer on pairs of trainings for readers without a machine-learning background."""
+"""The verdict on pairs of training runs for readers without a machine-learning background."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SURPRISING = (
 
 
 def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, ...]:
-    """More canaries, or larger families if these can be larger."""
+    """Advise more canaries, and larger families if they can be larger."""
     more = f"Train more models with the feature (canaries={max(40, 2 * count_canaries(config))})"
     family = f", or compare it with more alternatives (family.count={max(1000, 2 * config.family.count)})"
     calls = None if evidence is None else evidence.calls
@@ -124,7 +124,7 @@ def _explain_null(config: UniqueFeature) -> str:
 
 
 def _draw_effect(evidence: PairEvidence) -> NumberLine | None:
-    """The factor on the label's probability, on a logarithmic line; None without an estimate."""
+    """Draw the factor on the label's probability on a logarithmic line. Returns None if there is no estimate."""
     if evidence.effect is None or evidence.effect["estimate"] is None:
         return None
     effect = blank_weak_interval(evidence.effect)
@@ -152,7 +152,7 @@ def _drawn_factor(nats: float) -> float:
 
 
 def _draw_called(evidence: PairEvidence) -> NumberLine | None:
-    """The number of canaries that are called."""
+    """Draw the number of canaries that are found."""
     if evidence.calls is None:
         return None
     title = f"models, of {evidence.calls.n}, that can be distinguished from their comparison models"
@@ -161,7 +161,7 @@ def _draw_called(evidence: PairEvidence) -> NumberLine | None:
 
 
 def _draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:
-    """The number of audits in which chance makes as many canaries stand out."""
+    """Draw the number of audits in which chance makes as many canaries stand out."""
     if evidence.calls is None or evidence.calls.deciding_p is None:
         return None
     return NumberLine(
@@ -175,7 +175,7 @@ def _draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:
 
 
 def _draw_bets(evidence: PairEvidence) -> NumberLine | None:
-    """The growth of the bets."""
+    """Draw the growth of the bets."""
     if evidence.bets is None:
         return None
     limit = Boundary(1 / evidence.bets.level, "limit fixed in advance; memorised from here upwards")
@@ -197,6 +197,6 @@ LINES: Mapping[str, Callable[[PairEvidence], NumberLine | None]] = {
 
 
 def draw_metric(evidence: PairEvidence, metric: str) -> NumberLine | None:
-    """The number line of a row of this metric; that of the effect if the row has none."""
+    """Draw the row of this metric on a number line, or the effect if the row has no line."""
     draw = LINES.get(metric, _draw_effect)
     return draw(evidence) or _draw_effect(evidence)

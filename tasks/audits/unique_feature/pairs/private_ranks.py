@@ -6,21 +6,21 @@ p is the p-value of the canary's drawn feature by one model (`exact_ranks`, the 
 the model was trained on this feature. The guarantee of a single model bounds the expected share of canaries that this
 test finds.
 
-Why epsilon, and not more. The guarantee compares trainings with and without one training image, under Poisson sampling.
-A canary is a changed image, so its model and a model of the unchanged data are two such steps apart. Tests that
-distinguish these two are bounded only by (2 epsilon, (1 + e^epsilon) delta), since two steps allow
-e^epsilon (e^epsilon P + delta) + delta for an event of probability P (group privacy). A rank, however, does not require
-the unchanged image. Without the image, which is one step away, the model is independent of a drawn feature, and p is at
+Why epsilon, and not more. The guarantee compares training runs with and without one training image, under Poisson
+sampling. A canary is a changed image, so its model and a model of the unchanged data are two such steps apart. Tests
+that distinguish these two are bounded only by (2 epsilon, (1 + e^epsilon) delta), because two steps allow e^epsilon
+(e^epsilon P + delta) + delta for an event of probability P (group privacy). A rank, however, does not require the
+unchanged image. Without the image, which is one step away, the model is independent of a drawn feature, and p is at
 most alpha in a share alpha of the draws. This is the false positive rate in the bound.
 
 Limits. A control model shares the noise of its canary model, but the guarantee assumes that the noise is secret. It
-therefore does not bound results of pairs (the effect, the scores `pair` and `weight change`). It does not bound the
-rank of a feature that a person chose, either, because its false positive rate is unknown.
+therefore does not bound results of pairs (the effect, the scores `pair` and `weight change`). Nor does it bound the
+rank of a feature that a person chose, because its false positive rate is unknown.
 
-Interpretation. The expected share is at most the bound: if the entire interval of the share is above the bound, the
+Interpretation. The expected share is at most the bound. If the entire interval of the share is above the bound, the
 guarantee is violated (p-value of the bound's row). Conversely, the shares give a lower bound on epsilon (confidence
-95 %, all levels together), which the summary compares with the epsilon of the accountant. The largest bound that this
-number of models can give shows how much of the guarantee the audit could test.
+95 %, all levels together), which the summary compares with the epsilon reported by the accountant. The largest bound
+that this number of models can give shows how much of the guarantee the audit could test.
 
 Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.recipe`). An epsilon from attacks:
 Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
@@ -47,16 +47,16 @@ from tasks.numerics.epsilon import MANY_RUNS
 from tasks.numerics.statistics import exact_proportion, proportion_greater
 from tasks.training.recipe import Privacy
 
-ONE_MODEL = "share found by one model"  # of drawn features, at each level
+ONE_MODEL = "share found by one model"  # share of drawn features, at each level
 ALLOWED = "largest share that privacy allows"
 
 PRIVATE_RANKS = pa.schema(
     [
-        ("canary", pa.int64()),  # row of the training images
+        ("canary", pa.int64()),  # row in the training images
         ("seed", pa.int64()),
-        ("epsilon", pa.float64()),  # of the guarantee of each model
+        ("epsilon", pa.float64()),  # guaranteed for each model
         ("delta", pa.float64()),
-        ("spent", pa.float64()),  # epsilon that the canary model spent
+        ("spent", pa.float64()),  # epsilon spent by the canary model
         ("p_value", pa.float64()),  # of the drawn feature by this model; null if no exact rank is measured
         ("among", pa.int64()),  # number of features, including this one
     ]
@@ -73,7 +73,7 @@ class PrivateRank:
 
 @task(version=1, name="unique_feature.private_rank")
 def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
-    """The epsilon that the canary model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
+    """Report the epsilon that the canary model spent, and its rank of the drawn feature (PRIVATE_RANKS), in one row.
 
     The inputs are the canary model and, if ranks are measured, their table.
     """
@@ -122,9 +122,9 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) -> Iterator[Bound]:
-    """Lower bounds on epsilon from the models that reveal their feature, and the bounds if all models did.
+    """Yield lower bounds on epsilon from the models that reveal their feature, and the bounds if all models did.
 
-    All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
+    The confidence covers all levels together. The false positive rate is the level, because the feature was drawn.
     """
     n = len(ranked)
     alpha = LEVEL / len(levels)
@@ -143,7 +143,7 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
 def bounded_share_rows(
     ranked: Sequence[Row], promised: Privacy, shared: bool, levels: Sequence[float]
 ) -> Iterator[Row]:
-    """The found share and the largest allowed share at each level.
+    """Yield the found share and the largest allowed share at each level.
 
     If canaries share training seeds, they are not an independent sample, and there is neither interval nor test.
     """

@@ -1,8 +1,8 @@
 """The effect of a regulariser on memory: the scores of the regularised network minus those of the plain one.
 
-The mean of M over the canaries with M > 0, as in Table 3 compared with Table 2, and the effects of the canary. Interval
-and two-tailed p-value are Welch's, over trainings: the two networks have different canaries, as published, so the two
-samples are independent.
+The table compares the mean of M over the canaries with M > 0, as Table 3 does with Table 2, and the effects of the
+canary. Interval and two-tailed p-value are Welch's, over training runs: the two networks have different canaries, as
+published, so the two samples are independent.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", Tables 2 and 3.
 """
@@ -26,11 +26,11 @@ REGULARISED = pa.schema(
     [
         ("score", pa.string()),
         ("regularised", pa.float64()),  # mean over the regularised network's units
-        ("plain", pa.float64()),  # over those of the same network without its regularisers
+        ("plain", pa.float64()),  # mean over the units of the same network without its regularisers
         ("difference", pa.float64()),
         ("low", pa.float64()),  # 95 % interval of the difference
         ("high", pa.float64()),
-        ("n", pa.int64()),  # units of both networks
+        ("n", pa.int64()),  # number of units of both networks
         ("unit", pa.string()),
         ("p_value", pa.float64()),  # two-tailed
     ]
@@ -41,13 +41,13 @@ SETTINGS = {"M_w effect": {"images": "probe"}}
 
 @task(version=1, name="unique_feature.regularised")
 def regularisation(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The comparison (REGULARISED) of two tables of canary scores: the regularised network's, and the plain one's."""
+    """Compare two tables of canary scores (REGULARISED): the regularised network's and the plain network's."""
     first, plain = (units(table.to_pylist()) for table in inputs)
     return pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
 
 
 def comparison_rows(setting: Units, plain: Units) -> Iterator[Row]:
-    """A row for each score."""
+    """Yield a row for each score."""
     positive = []
     for network in (setting, plain):
         positive.append([m for m in column(network.rows, "m") if m > 0])

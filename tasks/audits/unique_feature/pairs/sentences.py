@@ -1,4 +1,4 @@
-"""The verdict's sentences on pairs of trainings, for experts: the effect, the ranks, the bets and their limits."""
+"""The verdict's sentences on pairs of training runs, for experts: the effect, the ranks, the bets and their limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
 from tasks.datasets.features import describe_feature
 
-LARGEST = 100.0  # nats: the factor of a larger effect is only bounded
+LARGEST = 100.0  # nats; only a lower bound is printed for the factor of a larger effect
 LIMITS = (
     "The changed probability alone shows memory of the image; only the individual comparisons show memory of this "
     "feature. The answer describes this training procedure, data set and feature, not one particular model. Not "
@@ -35,11 +35,11 @@ CHOSEN_GLYPH_LIMITS = (
 )
 
 
-# The evidence as one sentence, without its end
+# The evidence as one sentence, without its ending
 
 
 def describe_pairs(config: UniqueFeature, evidence: PairEvidence) -> str:
-    """The effect and the ranks, after the bets if there are any."""
+    """Describe the effect and the ranks, after the bets if there are any."""
     words = _describe_effect(config, evidence)
     if evidence.effect is not None or evidence.calls is not None:
         words = f"{words}. {_describe_calls(evidence.calls)}"
@@ -47,7 +47,7 @@ def describe_pairs(config: UniqueFeature, evidence: PairEvidence) -> str:
 
 
 def describe_accusation(config: UniqueFeature, evidence: PairEvidence) -> str:
-    """The evidence of an answer that accuses, which ranks without an effect can give."""
+    """Describe the evidence of an answer that accuses, which may be based on ranks without an effect."""
     if evidence.effect is not None:
         return describe_pairs(config, evidence)
     return _begin_with_bets(config, evidence, _describe_calls(evidence.calls))
@@ -58,7 +58,9 @@ def describe_tied_pairs(config: UniqueFeature, evidence: PairEvidence) -> str:
 
 
 def _begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) -> str:
-    """The words after the bets of a run that ends once it is decided, or of a later look at a fixed number of pairs."""
+    """Put the bets before these words, for a run that ends once it is decided or a later look at a fixed number of
+    pairs.
+    """
     later_bets = evidence.deciding_bets or evidence.total_bets
     if evidence.bets is not None:
         bets = describe_bets(config, evidence.bets)
@@ -70,7 +72,7 @@ def _begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) 
 
 
 def describe_bets(config: UniqueFeature, bets: Bets) -> str:
-    """The growth of the bets, and the number of pairs, of those planned, that it took."""
+    """Describe the growth of the bets, and how many of the planned pairs it took."""
     threshold = f"{1 / bets.level:.4g} = 1 / {bets.level:g}"
     subject = f"bets on ranks of drawn features (effects reduced by {SMALLEST:g} nats)"
     pairs = f"{bets.n} of at most {count_canaries(config)} pairs of trainings"
@@ -86,11 +88,11 @@ def count_canaries(config: UniqueFeature) -> int:
     return 0 if config.pairs is None else config.pairs.canaries
 
 
-# Its parts
+# The parts of that sentence
 
 
 def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
-    """The effect of the image, and the reason if it decides nothing alone."""
+    """Describe the effect of the image, and the reason if it decides nothing alone."""
     effect = evidence.effect
     if effect is None:
         return "no pair of trainings has been scored"
@@ -126,7 +128,7 @@ def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
 
 
 def _describe_factor(config: UniqueFeature, nats: float) -> str:
-    """The effect as a factor on the probability of the image's label."""
+    """Describe the effect as a factor on the probability of the image's label."""
     feature = describe_feature(config.asked_feature)
     carried = feature
     evaluated = feature
@@ -142,7 +144,7 @@ def _describe_factor(config: UniqueFeature, nats: float) -> str:
 
 
 def format_factor(nats: float) -> str:
-    """e to the power of an effect: how many times as probable the label becomes."""
+    """Format e to the power of an effect: how many times as probable the label becomes."""
     if nats >= LARGEST:
         return f"more than {math.exp(LARGEST):.0e}"
     factor = math.exp(nats)
@@ -150,7 +152,7 @@ def format_factor(nats: float) -> str:
 
 
 def _describe_calls(calls: Calls | None) -> str:
-    """The number of canaries that are called by their ranks, and the reason if the ranks decide nothing alone."""
+    """Describe how many canaries are found by their ranks, and the reason if the ranks decide nothing alone."""
     if calls is None:
         return (
             "No canary is ranked, since the feature has too few others of its kind, so one remembered canary among "
@@ -192,24 +194,24 @@ def _describe_calls(calls: Calls | None) -> str:
 
 
 def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]:
-    """The limits of ranks if the feature was chosen."""
+    """Yield the limits of ranks if the feature was chosen."""
     if calls is not None and not config.draws_features:
         yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
 
 
 def describe_stop(bets: Bets | None) -> Iterator[str]:
-    """The limits of intervals if the bets ended the run."""
+    """Yield the limits of intervals if the bets ended the run."""
     if bets is not None and bets.accuse:
         yield STOPPED_LIMITS
 
 
 def describe_sample(row: Mapping[str, Any]) -> str:
-    """The sample of a row: `12 pairs of trainings`."""
+    """Describe the sample of a row: `12 pairs of trainings`."""
     return f"{row['n']} {unit_name(row['unit'], row['n'])}"
 
 
 def unit_name(unit: str, n: int) -> str:
-    """The unit in the singular or plural, for `n` of them."""
+    """Return the unit in the singular or plural, for `n` of them."""
     if n == 1:
         return unit
     if unit == "pair of trainings":
@@ -220,7 +222,10 @@ def unit_name(unit: str, n: int) -> str:
 
 
 def describe_published_test(evidence: PairEvidence) -> str:
-    """The result of the published test on canary models and control models; empty unless both are known."""
+    """Describe the result of the published test on canary models and control models.
+
+    Returns an empty string unless both are known.
+    """
     if len(evidence.published) < 2:
         return ""
     canary, twin = (f"{accused} of {n}" for accused, n in evidence.published)
@@ -231,7 +236,7 @@ def describe_published_test(evidence: PairEvidence) -> str:
 
 
 def describe_guarantee(guarantee: Guarantee | None) -> Iterator[str]:
-    """The bound of differential privacy on the drawn features that one model finds, and the number it found."""
+    """Yield the bound of differential privacy on the drawn features that one model finds, and the number it found."""
     if guarantee is not None:
         yield (
             f"Training was ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in each training image. "

@@ -1,8 +1,9 @@
-"""The independent units of the table of canary scores, and their name.
+"""The independent units of the table of canary scores, and what they are called.
 
-A pair that was evaluated several times is still one pair of trainings, and a canary that was trained with several seeds
-one canary: their rows are averaged before anything is counted. Canaries that share a training seed share what that seed
-does to every score, in their models and in their control models: they are one observation of a seed.
+A pair that was evaluated several times is still one pair of training runs, and a canary that was trained with several
+seeds is still one canary, so their rows are averaged before anything is counted. Canaries that share a training seed
+share its influence on every score, in their models and in their control models, so together they are one observation of
+that seed.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from tasks.numerics.statistics import mean, paired_greater, proportion
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """`pairs`: one row per pair of trainings (the first evaluation's p-values); `rows`: one per independent unit."""
+    """Rows of pairs and of independent units.
+
+    `pairs` has one row per pair of training runs, with the p-values of the first evaluation. `rows` has one row per
+    independent unit.
+    """
 
     pairs: list[Row]
     rows: list[Row]
     model: str  # what n counts for scores of one kind of model
-    pair: str  # and for differences within a pair
+    pair: str  # what n counts for differences within a pair
 
 
 def units(scores: Sequence[Row]) -> Units:
@@ -38,23 +43,24 @@ def units(scores: Sequence[Row]) -> Units:
 
 
 def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
-    """Whether two of the trainings, each the row of its canary and a seed, are of two canaries and one seed.
+    """Return whether two different canaries were trained with the same seed.
 
-    Rates over canaries have an interval only where they do not: else what the seed does to one it does to all.
+    Each training is given by the row of its canary and its seed. Rates over canaries have an interval only if no seed
+    is shared, because otherwise the influence of the seed is common to several canaries.
     """
     seed_owners = set(trainings)
     return len({seed for _, seed in seed_owners}) < len(seed_owners)
 
 
 def call_rate(called_count: Sequence[bool], independent: bool) -> Estimate:
-    """The share of trainings that are called; without an interval if they are no independent sample."""
+    """Return the share of training runs that are called. It has no interval if they are not an independent sample."""
     if independent:
         return proportion(sum(called_count), len(called_count))
     return alone(sum(called_count) / len(called_count), len(called_count))
 
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
-    """One row for each group, in order of appearance: mean numbers, and the p-values of the first row."""
+    """Average the numbers of each group, in order of appearance. p-values are taken from the first row."""
     result = []
     for group in group_rows(rows, *by).values():
         result.append(group[0] if len(group) == 1 else _one(group))
@@ -62,7 +68,7 @@ def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
 
 
 def first_trainings(rows: Iterable[Row]) -> list[Row]:
-    """The first row of each canary, since further trainings are no further sample of features."""
+    """Return the first row of each canary, because further training runs are not a further sample of features."""
     return [group[0] for group in group_rows(rows, "canary").values()]
 
 
@@ -85,7 +91,7 @@ def column(rows: Sequence[Row], name: str) -> list[float]:
 
 
 def effect_row(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
-    """The mean difference that the canary makes: its model minus the control model of the same seed.
+    """Return the row with the mean effect of the canary: its model minus the control model of the same seed.
 
     The t interval and the one-tailed p-value (greater than 0) are over the units.
     """

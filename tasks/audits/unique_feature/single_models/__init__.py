@@ -1,1 +1,1 @@
-"""Single models, trained here on the unchanged data or given: their evaluation, their ranks and the answer."""
+"""Single models, either trained by the audit on the unchanged data or given: their evaluation, ranks and verdict."""

@@ -1,13 +1,14 @@
-"""The answer of single models: the rules that decide, and the verdict and certificate that follow.
+"""The verdict on single models: the rules that decide, and the verdict and certificate that follow.
 
-The evidence is the rank of the feature among its family, compared with references, or by the weights of the first
-layer; its ranks among its look-alikes, which distinguish it from features that share a part with it; and its push
+The evidence consists of the rank of the feature among its family, compared with references, or by the weights of the
+first layer; its ranks among its look-alikes, which distinguish it from features that share a part with it; and its push
 towards a label. Several models are evaluated as one panel. A rank calls 5 % of the models that never saw the feature:
-exactly for a drawn feature, and for a chosen feature if it resembles the others.
+exactly 5 % for a drawn feature, and about 5 % for a chosen feature if it resembles the others.
 
 The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. If the
-label is unknown, it is the one that the feature favours most, and the others get the same choice. Log odds are used
-because log P of a label cannot rise if the models are nearly certain of it, however much is memorised.
+label is unknown, it is the one that the feature favours most, and the others may choose their label in the same way.
+Log odds are used because log P of a label cannot rise if the models are nearly certain of it, however much is
+memorised.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 
 
 def _describe_last_place(population: Population) -> str:
-    """The last place at which a feature is called."""
+    """Describe the last place at which a feature is called."""
     last = population.last_called
     if last:
         return f"at place {last:,} or better"
@@ -93,14 +94,16 @@ def accuse(
     scope: str,
     applies: Callable[[UniqueFeature], bool],
 ) -> Case[PanelEvidence]:
-    """A case that accuses; `rate` names the number in its error rate."""
+    """Return a case that accuses. `rate` names the number that its error rate contains."""
     return Case(
         "memorised", condition + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED
     )
 
 
 def _is_overriding_rank_small(evidence: PanelEvidence) -> bool:
-    """Whether the rank that replaces the family's is small, and the feature is distinguished from its look-alikes."""
+    """Return whether the rank that replaces the family's is small, and the feature is distinguished from its
+    look-alikes.
+    """
     return evidence.overriding_rank is not None and evidence.overriding_rank.is_small and evidence.is_told_apart
 
 

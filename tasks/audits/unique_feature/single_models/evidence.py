@@ -1,4 +1,4 @@
-"""The evidence of single models in the summary: ranks, pushes, and checks of returned tables."""
+"""The evidence about single models in the summary: ranks, pushes, and checks of returned tables."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numer
 from tasks.contract.ties import most_tied
 from tasks.external.causes import MISSES, REPEATS
 
-MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not assessable
-ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
+MISSED = 0.01  # p-value of the accuracy stated by the owner, below which a table is not assessable
+ENOUGH = 0.8  # share of the smallest relevant pushes that a panel must detect for its silence to mean anything
 
 
 @dataclass(frozen=True)
 class Rank:
-    """The position of the feature in a population, 1 for the first, by a number of models evaluated as one.
+    """The position of the feature in a population (1 is first), by one or more models evaluated as one.
 
     `references` is the number of clean models that they are compared with.
     """
@@ -44,9 +44,9 @@ class Rank:
 class Push:
     """The push of the feature towards a label, compared with the others of its family, in nats.
 
-    `label` is None if it is the canary's, else the one that the feature favours most. `family_range` are the limits of
-    the central 95 % of the others' pushes; None if they are unknown. `upper` is the upper limit of the feature's push.
-    A push of `smallest` would have been detected in a share `power` of cases.
+    `label` is None if it is the canary's, else the label that the feature favours most. `family_range` contains the
+    limits of the central 95 % of the others' pushes, or None if they are unknown. `upper` is the upper limit of the
+    feature's push. A push of `smallest` would have been detected in a share `power` of cases.
     """
 
     value: float
@@ -64,11 +64,11 @@ class Push:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """The checks of a table of outputs, by images that were exported twice and images with labels.
+    """The checks of an output table, by images that were exported twice and images with known labels.
 
-    Of `repeats` repeated images, `differing` have two outputs. Of `labelled` images, the table names `right` labels
-    correctly; `stated` is the accuracy stated by the owner, and `p` the probability of at most this number at this
-    accuracy. Both are None if no accuracy is stated.
+    Of `repeats` repeated images, `differing` have two different outputs. Of `labelled` images, the table gives `right`
+    the correct label. `stated` is the accuracy stated by the owner, and `p` is the probability of at most `right`
+    correct labels at this accuracy. Both are None if no accuracy is stated.
     """
 
     table: int
@@ -80,7 +80,7 @@ class TableCheck:
     p: float | None = None
 
     def describe_doubts(self) -> Iterator[str]:
-        """The reasons to doubt that the table contains outputs of the model."""
+        """Yield the reasons to doubt that the table contains outputs of the model."""
         if self.differing:
             yield (
                 f"in table {self.table}, {self.differing} of {self.repeats} images that were handed out twice have two "
@@ -97,12 +97,12 @@ class TableCheck:
 class PanelEvidence:
     """Evidence for the answer, from rows of the summary.
 
-    `names` are the (metric, setting) of these rows, the decisive one first. `overriding_rank` is the rank compared with
-    references, or by the weights of the first layer, which decides instead of `rank`, the rank in the family; None
-    without either. `parts` are the ranks among the look-alikes of each part, by the decisive score; empty if they were
-    not requested. `tied` is the summary row of the share of equal scores in the family. `checks` are the results for
-    the returned tables, except for the `unchecked` ones, and `key` is the beginning of the SHA-256 of the export.
-    `lacks_overriding_rank`: `overriding_rank` is required, but missing.
+    `names` contains the (metric, setting) keys of these rows, the decisive one first. `overriding_rank` is the rank
+    compared with references, or by the weights of the first layer; it decides instead of `rank`, the rank in the
+    family. It is None if there is neither. `parts` contains the ranks among the look-alikes of each part, by the
+    decisive score; it is empty if they were not requested. `tied` is the summary row with the share of tied scores in
+    the family. `checks` contains the results for the returned tables, except for the `unchecked` ones, and `key` is the
+    beginning of the SHA-256 of the export. `lacks_overriding_rank` is True if `overriding_rank` is needed but missing.
     """
 
     names: tuple[Name, ...]
@@ -139,7 +139,7 @@ class PanelEvidence:
         return self.push.is_excluded and self.push.power >= ENOUGH
 
     def describe_doubts(self) -> str:
-        """The reasons to doubt the tables; empty if there are none."""
+        """Return the reasons to doubt the tables, or an empty string if there are none."""
         doubts = [words for check in self.checks for words in check.describe_doubts()]
         if self.unchecked:
             tables = self.unchecked + len(self.checks)
@@ -148,7 +148,7 @@ class PanelEvidence:
 
 
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
-    """Read the evidence from the first row of each metric; None if no model has been evaluated."""
+    """Read the evidence from the first row of each metric. Returns None if no model has been evaluated."""
     overriding_metric, parts_metric = deciding_metrics(config)
     push = first_row(rows, PUSH)
     rank = first_row(rows, RANK)
@@ -185,7 +185,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
 
 
 def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
-    """The metric of the rank that decides in place of the family's, if any, and that of the parts."""
+    """Return the metric of the rank that decides in place of the family's, if any, and the metric of the parts."""
     if has_references(config):
         return REFERENCE_RANK, REFERENCE_PART_RANK
     if reads_weights(config):
@@ -206,7 +206,7 @@ def _read_part_rank(row: Row) -> Rank:
 
 
 def _read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
-    """The checks of every table, and the beginning of the key's SHA-256."""
+    """Read the checks of every table, and the beginning of the key's SHA-256."""
     labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
     checks = []
     key = ""
@@ -244,12 +244,12 @@ def reads_tables(config: UniqueFeature) -> bool:
 
 
 def _judging_rank(config: UniqueFeature) -> JudgedBy | None:
-    """The rank by which single models are judged; None if pairs are."""
+    """Return the rank by which single models are judged, or None if the question is about pairs."""
     if config.single_models is None:
         return None
     return config.single_models.judged_by
 
 
 def _count_tables(config: UniqueFeature) -> int:
-    """The tables of outputs that an owner returned."""
+    """Return the number of output tables that an owner returned."""
     return 0 if config.given is None else len(config.given.outputs)

@@ -1,30 +1,30 @@
 """Score every pixel by the shift that one training image left in the weights of a dense first layer.
 
-A pixel that no other training image inks moves its weights at the canary's steps alone, by one shift d that it shares
-with all other such pixels of the feature: w_up = w0_up + d_u for unit u and an inked pixel p. The weights w0 of the
-initialisation hide d; their density h is estimated from the model's own weights in pixels that no image of the domain
-inks. The evidence for a shift is the log likelihood ratio against none, for shifts that lean to the gradient g:
+If no other training image inks a pixel, its weights move only at the canary's steps, by a shift d that all such pixels
+of the feature share: w_up = w0_up + d_u for unit u and an inked pixel p. The weights w0 of the initialisation hide d.
+Their density h is estimated from the model's own weights in pixels that no image of the domain inks. The evidence for a
+shift is the log likelihood ratio against no shift, for shifts that lean towards the gradient g:
 
     E_p = sum over units u of log h_d(w_up) / h(w_up),  d_u normal with mean 0.05 g_u and standard deviation 0.05
 
 in standard deviations of the weights without ink. g is the model's own gradient of the mean centred logit of the label
-in the units, with a root mean square of 1, and h_d is the density of w0 + d. A uniform density, with which most
-networks begin, has ends, and a few weights beyond them show a shift that the sum of all weights hides. A normal density
-has none; there the gradient decides.
+with respect to the units, scaled to a root mean square of 1, and h_d is the density of w0 + d. A uniform density, with
+which most networks are initialised, has ends, and a few weights beyond them reveal a shift that the sum of all weights
+hides. A normal density has no ends; there, the gradient decides.
 
-The training images move the weights of pixels that they ink by more than one canary does. So the evidence of each pixel
-is compared with other pixels of the same model that a similar number of images ink (within a power of two), whose
-evidence has mean m and standard deviation s. A pixel's score is the log likelihood ratio of a normal shift of E_p by
-3 s0, s0 being the s of pixels without ink:
+The training images move the weights of pixels that they ink by more than one canary does. The evidence of each pixel is
+therefore compared with other pixels of the same model that a similar number of images ink (within a power of two),
+whose evidence has mean m and standard deviation s. A pixel's score is the log likelihood ratio of a normal shift of E_p
+by 3 s0, where s0 is the s of pixels without ink:
 
     S_p = z t - t^2 / 2,  z = (E_p - m) / s,  t = 3 s0 / s
 
-It is large for a pixel without other ink that shifted, about -4.5 for one that did not, and near 0 where others' ink
-hides whether it did. A feature's score is the sum over its pixels.
+It is large for a pixel without other ink that shifted, about -4.5 for one that did not, and near 0 if the ink of other
+images hides whether it did. A feature's score is the sum over its pixels.
 
-The score depends on the model, its label and the domain, and not on the feature in question, so the rank of a drawn
-feature is exact. The score is ours; its constants were fixed on 24 models that none of the reported counts holds
-(`studies/unique_feature_first_layer.py`).
+The score depends on the model, its label and the domain, but not on the feature in question, so the rank of a drawn
+feature is exact. The score is ours; its constants were fixed on 24 models that are not among those of any reported
+count (`studies/unique_feature_first_layer.py`).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tasks.datasets.images import Pixels
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
 
-Counts = NDArray[np.int64]  # of images that ink a pixel: (pixels,)
+Counts = NDArray[np.int64]  # number of images that ink each pixel, shape (pixels,)
 
 # In standard deviations of the weights in pixels without ink:
-BANDWIDTH = 0.02  # of the density's kernel
-SPREAD = 0.05  # of the shift of a unit about its mean
-TILT = 0.05  # mean shift of a unit in which the label's gradient is at its root mean square
-REACH = 6.0  # of the density beyond the outermost weight
+BANDWIDTH = 0.02  # bandwidth of the density's kernel
+SPREAD = 0.05  # spread of the shift of a unit about its mean
+TILT = 0.05  # mean shift of a unit whose label gradient equals the root mean square
+REACH = 6.0  # how far the density extends beyond the outermost weight
 
-ASSUMED_SHIFT = 3.0  # of the evidence of a pixel without ink, in its standard deviations
-LEAST_PIXELS = 10  # with which a pixel is compared, and the fewest pixels without ink that give the density
+ASSUMED_SHIFT = 3.0  # shift of the evidence of a pixel without ink, in its standard deviations
+LEAST_PIXELS = 10  # fewest pixels that a pixel is compared with, and fewest pixels without ink for the density
 BINS = 4001
 
 
@@ -66,7 +66,7 @@ class FirstLayer:
     gradients: Array
 
     def pixel_scores(self, feature_pixels: NDArray[np.int64], counts: Counts) -> Array:
-        """S_p of the pixels of a feature; `counts` are the numbers of images of the domain that ink each pixel.
+        """Return S_p for the pixels of a feature. `counts` is the number of images of the domain that ink each pixel.
 
         Pixels are compared with the rest of the image, or with one another if the image has no other pixels.
         """
@@ -81,7 +81,10 @@ class FirstLayer:
 
 
 def shift_evidence(weights: Array, gradients: Array, sample: Array) -> Array:
-    """E_p of all pixels (pixels,), with the density of the `sample` of weights; 0 if these do not vary."""
+    """Return E_p for all pixels, shape (pixels,), with the density of the `sample` of weights.
+
+    The evidence is 0 if these weights do not vary.
+    """
     scale = float(sample.std())
     if not scale:
         return np.zeros(weights.shape[1])
@@ -92,9 +95,9 @@ def shift_evidence(weights: Array, gradients: Array, sample: Array) -> Array:
 
 
 def log_densities(sample: Array, scale: float) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """The logs of the kernel density of the sample, without a shift and with a normal one, as functions of values.
+    """Return the log kernel density of the sample, without a shift and with a normal one, as functions of values.
 
-    One further weight is spread over the whole range, so that a value that the sample never reaches has a density.
+    One additional weight is spread over the whole range, so that a value that the sample never reaches has a density.
     """
     from scipy.ndimage import gaussian_filter1d
 
@@ -114,7 +117,7 @@ def log_densities(sample: Array, scale: float) -> tuple[Callable[[Array], Array]
 def compare_evidence(
     evidence: Array, counts: Counts, feature_pixels: NDArray[np.int64], other_pixels: NDArray[np.int64]
 ) -> Array:
-    """S_p of the pixels `feature_pixels`, from the evidence (pixels,) and that of the pixels `other_pixels`."""
+    """Return S_p for `feature_pixels`, from the evidence (pixels,) and that of `other_pixels`."""
     classes = ink_class(counts)
     _, unit = comparison(evidence[other_pixels], classes[other_pixels], 0)
     scores = np.zeros(len(feature_pixels))
@@ -128,12 +131,12 @@ def compare_evidence(
 
 
 def ink_class(counts: Counts) -> NDArray[np.int64]:
-    """0 without ink, 1 of one image, 2 of two, 3 of three or four, and so on by powers of two."""
+    """Return 0 for no ink, 1 for the ink of one image, 2 for two, 3 for three or four, and so on by powers of two."""
     return np.where(counts > 0, 1 + np.ceil(np.log2(np.maximum(counts, 1))), 0).astype(np.int64)
 
 
 def comparison(evidence: Array, classes: NDArray[np.int64], ink: int) -> tuple[float, float]:
-    """The mean and the standard deviation of the evidence of pixels of the class `ink`.
+    """Return the mean and the standard deviation of the evidence of pixels in the class `ink`.
 
     If there are fewer than LEAST_PIXELS, pixels of the nearest classes are added.
     """
@@ -144,12 +147,15 @@ def comparison(evidence: Array, classes: NDArray[np.int64], ink: int) -> tuple[f
 
 
 def ink_counts(images: Pixels) -> Counts:
-    """The number of images (n, h, w, c) with ink in each pixel: (h w c,)."""
+    """Return the number of images (n, h, w, c) with ink in each pixel, shape (h w c,)."""
     return np.asarray(np.count_nonzero(images, axis=0)).ravel()
 
 
 def trained_first_layer(network: Architecture, weights: Weights, images: Pixels, label: int) -> FirstLayer:
-    """The first layer of a network trained here and images of the label; raises ValueError without a dense one."""
+    """Return the first layer of a network trained by the audit, given images of the label.
+
+    Raises ValueError if the first layer is not dense.
+    """
     names = first_dense(network)
     if names is None:
         raise ValueError(f"first_layer is on and network is {network.name}; its first layer must be dense, with biases")

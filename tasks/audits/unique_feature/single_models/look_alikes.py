@@ -1,16 +1,16 @@
-"""The outputs of models for look-alikes: do they know this feature, or one that shares a part with it?
+"""Outputs of models for look-alikes: do they know this feature, or one that shares a part with it?
 
-A model that was trained on "LUIS MOE" favours "LUIS LAU" among unrelated names. The feature is therefore also ranked
-for each of its parts, among features that differ from it only in this part:
+A model that was trained on "LUIS MOE" favours "LUIS LAU" among unrelated names. For each of its parts, the feature is
+therefore also ranked among features that differ from it only in this part:
 
     rank = 1 + number of look-alikes with at least its score       score: mean over models of the standardised O[f, y]
 
-with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), standardised over the others of the family
-(`population.push_scores`). If models were trained on another feature with the same rest, but not on this part, the
-feature and each look-alike are equally likely to rank first. Each rank therefore has an exact p-value if the feature
-was drawn, and the feature counts as memorised only if every rank is small. If the label is unknown, each look-alike is
-scored by the label towards which it pushes most: a common label, that of the mean push, can be the wrong one and would
-then rank the feature last. This is ours; the paper has no null.
+where O[f, y] is the mean over probe images of log (P / (1 - P)), P = P(y | x_f), standardised over the others of the
+family (`population.push_scores`). If models were trained on another feature that only differs in this part, the feature
+and each look-alike are equally likely to rank first. Each rank therefore has an exact p-value if the feature was drawn,
+and the feature counts as memorised only if every rank is small. If the label is unknown, each look-alike is scored by
+the label towards which it pushes most. A common label, that of the mean push, can be the wrong one and would then rank
+the feature last. This is ours; the paper has no null.
 
 With references, features are ranked by their slopes: see `exact_ranks`.
 """
@@ -46,11 +46,11 @@ RANK = "rank among look-alikes"
 
 LOOK_ALIKES = pa.schema(
     [
-        ("model", pa.int64()),  # its number in the panel
-        ("part", pa.int32()),  # in which it differs from the feature, from 1
-        ("look_alike", pa.int32()),  # from 1
+        ("model", pa.int64()),  # number of the model in the panel
+        ("part", pa.int32()),  # part in which it differs from the feature, from 1
+        ("look_alike", pa.int32()),  # counted from 1
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
-        ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
+        ("log_odds", pa.list_(pa.float64())),  # the same for log P / (1 - P)
     ]
 )
 
@@ -63,13 +63,13 @@ class LookAlikes:
 
 
 def batch_key(config: LookAlikes) -> SingleModelConfig:
-    """The settings that evaluations with similar run times share."""
+    """Return the settings shared by evaluations with similar run times."""
     return single_batch_key(config.single)
 
 
 @task(version=2, name="unique_feature.ask_look_alikes", batch_key=batch_key)
 def ask_look_alikes(config: LookAlikes, inputs: Inputs) -> pa.Table:
-    """The outputs of a single model for each look-alike (LOOK_ALIKES)."""
+    """Evaluate a single model on each look-alike (LOOK_ALIKES)."""
     single = config.single
     clean = clean_images(single.relatives, single.shape)
     predict = predictor(single, inputs)
@@ -82,7 +82,7 @@ def ask_look_alikes(config: LookAlikes, inputs: Inputs) -> pa.Table:
 
 
 def look_alike_answers(log_p: Array) -> dict[str, list[float]]:
-    """The columns of LOOK_ALIKES with the answers, from log P of every probe image, (images, classes)."""
+    """Return the output columns of LOOK_ALIKES from log P of every probe image, shape (images, classes)."""
     return {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
 
 
@@ -98,7 +98,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> Iterator[Row]:
-    """The feature's rank among the look-alikes of each part, for all models with a family together."""
+    """Yield the feature's rank among the look-alikes of each part, for all models with a family together."""
     by_part = group_rows(look_alikes, "part")
     for part in sorted(by_part):
         by_model = group_rows(by_part[part], "model")
@@ -118,7 +118,7 @@ def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> It
 def look_alike_row(
     metric: str, about: dict[str, int], p_value: float, part: tuple[int, int], size: int, models: int
 ) -> Row:
-    """The summary row of the rank among the look-alikes of one part."""
+    """Return the summary row for the rank among the look-alikes of one part."""
     setting = about | {"part": part[0], "parts": part[1], "others": size - 1}
     return row(metric, setting, alone(p_value * size, models), "model", (size + 1) / 2, p_value)
 

@@ -1,8 +1,9 @@
 """Single models, evaluated on the probe images without a pair and without training data.
 
-A model is one trained here on the unchanged data, a file with an external model, or the table of outputs that its owner
-returned for the probe images. For a model that stays with its owner, all images of the evaluation are exported as one
-blinded set, in a secret order, some of them twice. Images with known labels can be among them.
+A single model is one that the audit trained on the unchanged data, a file with an external model, or the table of
+outputs that its owner returned for the probe images. For a model that stays with its owner, all images of the
+evaluation are exported as one blinded set, in a secret order, some of them twice. The set may include images with known
+labels.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SingleModelConfig:
-    """One model and the images it is evaluated on. Without `model` and `outputs`, it is the model of the only input.
+    """One model and the images it is evaluated on. Without `model` and `outputs`, it is the model in the only input.
 
-    `number` distinguishes the panel's models. `random` and `relatives.seed` also draw the random patches. `order` is
+    `number` distinguishes the models of a panel. `random` and `relatives.seed` also draw the random patches. `order` is
     the seed of the order of exported images. These include images of `labelled`, for which the owner states `accuracy`,
-    and, with `references`, the images to which slopes are fitted.
+    and, if `references` is set, the images to which slopes are fitted.
     """
 
     relatives: Relatives
@@ -69,7 +70,7 @@ class SingleModelConfig:
 
 
 def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) -> SingleModelConfig:
-    """The config of the panel's model of this number, which is evaluated on images of this shape."""
+    """Return the config of the panel's model with this number, which is evaluated on images of this shape."""
     question = config.single_models
     assert question is not None
     single = SingleModelConfig(
@@ -86,7 +87,7 @@ def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) ->
 
 
 def _given_fields(question: Given, number: int) -> dict[str, Any]:
-    """The fields of the config of the third-party model of this number."""
+    """Return the config fields of the third-party model with this number."""
     about: dict[str, Any] = {"interface": question.interface, "classes": question.classes}
     match question.source:
         case ModelFiles(models=models):
@@ -102,7 +103,7 @@ def _given_fields(question: Given, number: int) -> dict[str, Any]:
 
 
 def single_batch_key(config: SingleModelConfig) -> SingleModelConfig:
-    """The settings that evaluations with similar run times share."""
+    """Return the settings shared by evaluations with similar run times."""
     return replace(config, number=0, model=None, outputs=None)
 
 
@@ -111,7 +112,7 @@ def burning(config: SingleModelConfig) -> Burning:
 
 
 def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
-    """The model as a function of a named set of images."""
+    """Return the model as a function of a named set of images."""
     if config.outputs is not None:
         return _outputs_predictor(config)
     if config.model is not None:
@@ -136,12 +137,12 @@ def _outputs_predictor(config: SingleModelConfig) -> Predictor:
     return lambda name, images: outputs.select(ids[name][: len(images)]).log_p
 
 
-LABELLED_COUNT = 100  # images with labels that are mixed in, if available
-LABELLED_SET = "labelled"  # the name of their set
+LABELLED_COUNT = 100  # number of images with labels that are mixed in, if available
+LABELLED_SET = "labelled"  # name of the set of images with labels
 
 
 def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
-    """The name and images of each set of a model's evaluation, including those for slopes and those with labels."""
+    """Yield the name and images of each set used in an evaluation, including those for slopes and with labels."""
     clean = clean_images(config.relatives, config.shape)
     yield "clean", clean
     yield "random", probe_set_triples(clean, burning(config)).random
@@ -156,20 +157,23 @@ def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
 
 
 def labels(config: SingleModelConfig) -> Labels:
-    """The true classes of the images with labels, (n,)."""
+    """Return the true classes of the images with labels, shape (n,)."""
     assert config.labelled is not None
     return load(config.labelled).test_labels[_labelled_rows(config)]
 
 
 def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
-    """The test images of the labelled set that are mixed in, drawn at random because folders list images by class."""
+    """Return the rows of the labelled test images that are mixed in.
+
+    They are drawn at random, because folders list images by class.
+    """
     assert config.labelled is not None
     order = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
     return np.sort(order[:LABELLED_COUNT])
 
 
 def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
-    """The name of the exported set and its images."""
+    """Return the name of the exported set, and its images."""
     handout, _ = _handed_out(_picture_config(config))
     return handout.name, np.concatenate([images for _, images in image_sets(config)])[handout.order]
 
@@ -177,7 +181,7 @@ def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
 def check_tables(configs: Iterable[SingleModelConfig]) -> None:
     """Raise ValueError if a returned table cannot be used, before any other table is evaluated.
 
-    A table that was removed after it was pinned passes, since stored results of the run remain readable.
+    A table that was removed after it was pinned is not checked, so that stored results of the run remain readable.
     """
     from tasks.external.outputs import read_outputs
 
@@ -197,7 +201,7 @@ def check_tables(configs: Iterable[SingleModelConfig]) -> None:
 
 
 def check_labelled(config: SingleModelConfig, outputs: Outputs) -> NDArray[np.float64]:
-    """log p of the images with known labels; raises ValueError if the table orders classes differently."""
+    """Return log p of the images with known labels. Raises ValueError if the table orders classes differently."""
     from tasks.external.outputs import check_class_order
 
     log_p = outputs.select(picture_ids(config)[LABELLED_SET]).log_p
@@ -206,21 +210,21 @@ def check_labelled(config: SingleModelConfig, outputs: Outputs) -> NDArray[np.fl
 
 
 def picture_ids(config: SingleModelConfig) -> dict[str, list[str]]:
-    """The ids of each set's images, by the name of the set."""
+    """Return the ids of each set's images, keyed by set name."""
     handout, slices = _handed_out(_picture_config(config))
     ids = handout.ids
     return {name: ids[rows] for name, rows in slices.items()}
 
 
 def repeated_ids(config: SingleModelConfig) -> list[tuple[str, str]]:
-    """The two ids of each image that is exported twice."""
+    """Return the two ids of each image that is exported twice."""
     handout, _ = _handed_out(_picture_config(config))
     ids = handout.ids
     return [(ids[image], repeat_id) for image, repeat_id in handout.repeats.items()]
 
 
 def split_key(config: SingleModelConfig) -> pa.Table:
-    """The role of each image (`split.KEY`)."""
+    """Return the role of each image (`split.KEY`)."""
     handout, slices = _handed_out(_picture_config(config))
     ids = handout.ids
     repeats = handout.repeats
@@ -237,7 +241,7 @@ def split_key(config: SingleModelConfig) -> pa.Table:
 
 
 def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
-    """The config without the fields that do not affect the images."""
+    """Return the config without the fields that do not affect the images."""
     return SingleModelConfig(
         config.relatives,
         config.random,
@@ -251,7 +255,7 @@ def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
 
 @lru_cache(maxsize=2)
 def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
-    """The export order of images, and the positions of each set."""
+    """Return the export order of images, and the positions of each set."""
     digest = hashlib.sha256()
     slices = dict[str, slice]()
     count = 0

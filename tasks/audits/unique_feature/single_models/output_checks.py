@@ -1,9 +1,9 @@
-"""Checks of a returned table of outputs: different outputs for one image, and wrong labels.
+"""Checks of a returned output table: different outputs for one image, and wrong labels.
 
 The exported images contain some images twice and, if available, images whose labels the auditor knows. A model must
-give the same output for equal images, up to the last printed digit or `blinding.SAME` of its log odds, and reach the
-accuracy that its owner states (exact one-sided binomial test). A failed check shows that the table does not contain
-this model's outputs, or that the model was not in evaluation mode. A passed check shows little, since an owner can
+give the same output for equal images, up to the last printed digit or `blinding.SAME` of its log odds, and must reach
+the accuracy that its owner states (exact one-sided binomial test). A failed check shows that the table does not contain
+this model's outputs, or that the model was not in evaluation mode. A passed check shows little, because an owner can
 search for equal images.
 """
 
@@ -37,24 +37,24 @@ from tasks.numerics.statistics import proportion
 
 TWICE = "repeated pictures with two answers"
 LABELS = "accuracy on labelled pictures"
-DIGITS = 16  # of the key's SHA-256, in the summary
+DIGITS = 16  # leading hexadecimal digits of the key's SHA-256 that the summary shows
 
 TOUCHED = pa.schema(
     [
         ("table", pa.int32()),  # number of the model's table
-        ("repeats", pa.int32()),  # images that were exported twice
-        ("differing", pa.int32()),  # repeated images with two outputs
-        ("labelled", pa.int32()),  # images with known labels
+        ("repeats", pa.int32()),  # number of images that were exported twice
+        ("differing", pa.int32()),  # repeated images with two different outputs
+        ("labelled", pa.int32()),  # number of images with known labels
         ("right", pa.int32()),  # labelled images whose label is the most probable class
         ("stated", pa.float64()),  # accuracy stated by the owner; null if none is stated
-        ("key", pa.string()),  # SHA-256 of the key, which the owner was promised
+        ("key", pa.string()),  # SHA-256 of the key, as promised to the owner
     ]
 )
 
 
 @task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The outputs for repeated and labelled images in one table of outputs (TOUCHED)."""
+    """Compare the outputs for repeated and labelled images in one output table (TOUCHED)."""
     from tasks.external.blinding import Split
     from tasks.external.outputs import read_outputs
 

@@ -1,4 +1,4 @@
-"""The answer on single models for readers without a machine-learning background."""
+"""The verdict on single models for readers without a machine-learning background."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def advise_more_models(config: UniqueFeature, _evidence: PanelEvidence | None = 
 
 
 def _name_more_models(config: UniqueFeature) -> str:
-    """The setting that evaluates several models."""
+    """Return the setting that evaluates several models."""
     match config.single_models:
         case Given(source=ModelFiles()):
             return "given.models=fold0.pt,fold1.pt,fold2.pt"
@@ -75,7 +75,7 @@ def ask_question(config: UniqueFeature) -> str:
 
 
 def name_models(config: UniqueFeature, _evidence: PanelEvidence, first: Finding) -> tuple[Finding, ...]:
-    """The finding with third-party models as its target."""
+    """Return the finding with third-party models as its target."""
     return (first if config.given is None else replace(first, target=config.given.describe),)
 
 
@@ -104,7 +104,7 @@ def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: st
 
 
 def family_noun(config: UniqueFeature) -> str:
-    """The noun for members of the feature's family."""
+    """Return the noun for members of the feature's family."""
     match config.asked_feature:
         case Words():
             return "names"
@@ -115,7 +115,7 @@ def family_noun(config: UniqueFeature) -> str:
 
 
 def draw_place(config: UniqueFeature, evidence: PanelEvidence) -> NumberLine:
-    """The place on a line, and the last one at which the feature is called."""
+    """Draw the place on a line, with the last place at which the feature is called."""
     rank = evidence.deciding_rank
     size = rank.population.size
     last = rank.population.last_called

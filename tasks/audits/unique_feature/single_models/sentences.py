@@ -10,7 +10,7 @@ from tasks.contract.summaries import p_in_words
 from tasks.contract.ties import describe_ties
 from tasks.datasets.features import describe_feature
 
-LOOK_ALIKES = 100  # of each part, which the advice asks for
+LOOK_ALIKES = 100  # number of look-alikes per part that the advice recommends
 
 LIMITS = (
     "The error rates hold exactly if the feature was drawn at random from the features that it is compared with. A "
@@ -36,11 +36,11 @@ GUESSED = (
 NAMED_FEATURE = "The auditor alone chose the feature; it was not drawn by both parties."
 
 
-# The evidence as one sentence, without its end
+# The evidence as one sentence, without its ending
 
 
 def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
-    """The feature's place among its family with p, and its push compared with those of the others."""
+    """Describe the feature's place among its family with p, and its push compared with those of the others."""
     rank = evidence.rank
     push = evidence.push
     size = rank.population.size
@@ -71,7 +71,7 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
 
 
 def _describe_parts(parts: tuple[Rank, ...]) -> str:
-    """The places among the look-alikes of each part; empty if there are none."""
+    """Describe the places among the look-alikes of each part. Returns an empty string if there are none."""
     if not parts:
         return ""
     places = []
@@ -81,18 +81,18 @@ def _describe_parts(parts: tuple[Rank, ...]) -> str:
 
 
 def _describe_overriding_rank(rank: Rank) -> str:
-    """The rank compared with references, or by the first layer."""
+    """Describe the rank compared with references, or by the first layer."""
     position = f"its place is {rank.position:,} of {rank.population.describe()}"
     if not rank.references:
         return f"by the weights of the first layer {position}, {p_in_words(rank.p)}"
     return f"by its slopes, compared with {rank.references} reference models, {position}, {p_in_words(rank.p)}"
 
 
-# The ends of that sentence: the reason for the answer
+# The endings of that sentence: the reason for the answer
 
 
 def end_with_resemblance(_config: UniqueFeature, evidence: PanelEvidence) -> str:
-    """The parts by which the feature is not distinguished from its look-alikes."""
+    """Name the parts by which the feature is not distinguished from its look-alikes."""
     conclusion = "; the training data contained this feature or another that shares a part with it"
     if evidence.parts:
         return f"{conclusion}: part {' or '.join(map(str, evidence.differing_parts))} may differ."
@@ -113,7 +113,7 @@ def end_with_limit(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 
 
 def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
-    """The reason why nothing is decided."""
+    """State why nothing is decided."""
     push = evidence.push
     if evidence.lacks_overriding_rank:
         return "; the deciding rank is missing: run the same command again."
@@ -132,7 +132,7 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 
 
 def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> str:
-    """The limits of the answer, and of what the owner could have known."""
+    """State the limits of the answer, and what the owner could have known."""
     if evidence is None:
         return LIMITS
     return " ".join(_list_limits(config, evidence))

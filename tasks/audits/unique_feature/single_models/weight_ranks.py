@@ -1,10 +1,10 @@
 """The rank of the feature by the weights of a model's dense first layer.
 
-One model is asked, without a control model and without references: its own weights in pixels that the domain does not
-ink are the null (`first_layer` has the score). A glyph is ranked among all glyphs of its ink, words and pictures among
-the members of their family, and both among their look-alikes. The p-value is exact if the feature was drawn. The scores
-of several models of one owner are averaged in units of their standard deviation over the pixels. Ours; the paper has no
-null.
+A single model is evaluated, without a control model and without references: its own weights in pixels that the domain
+does not ink provide the null (`first_layer` has the score). A glyph is ranked among all glyphs of its ink, words and
+pictures are ranked among the members of their family, and both are ranked among their look-alikes. The p-value is exact
+if the feature was drawn. If one owner has several models, their scores are averaged in units of their standard
+deviation over the pixels. This is ours; the paper has no null.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BY_WEIGHTS_PARTS = "rank among look-alikes by the first layer's weights"
 
 WEIGHT_RANKS = pa.schema(
     [
-        ("models", pa.int32()),  # asked as one
+        ("models", pa.int32()),  # number of models evaluated as one
         ("label", pa.int32()),
         *[EXACT_RANKS.field(name) for name in EXACT_RANKS.names[EXACT_RANKS.names.index("feature") :]],
     ]
@@ -51,14 +51,14 @@ WEIGHT_RANKS = pa.schema(
 
 @dataclass(frozen=True)
 class WeightRanks:
-    """The models of one owner, evaluated as one panel; models trained here are given by their MODEL tables."""
+    """The models of one owner, evaluated as one panel. Models trained by the audit are given by their MODEL tables."""
 
     panel: tuple[SingleModelConfig, ...]
 
 
 @task(version=2, name="unique_feature.weight_ranks")
 def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
-    """The rank of the audited feature, and of glyphs that no model carries (WEIGHT_RANKS)."""
+    """Rank the audited feature, and glyphs that no model carries (WEIGHT_RANKS)."""
     first = config.panel[0]
     relatives = first.relatives
     label = first.label
@@ -83,7 +83,7 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
 
 
 def first_layer(config: SingleModelConfig, table: pa.Table | None, images: Pixels, label: int) -> FirstLayer:
-    """The model's first layer, with its response to images of the label."""
+    """Return the model's first layer, with its response to images of the label."""
     if table is not None:
         check_label(label, load(config.relatives.probe).classes)
         from tasks.models.networks import architecture_of, weights_of_model
@@ -105,7 +105,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     panel = tuple(single.config for single in trainings.single_models)
     first = panel[0]
     assert first.label is not None
-    probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
+    probe_label_images(first.relatives, first.shape, first.label)  # fails now, not in a job
     inputs = tuple(job for single in trainings.single_models for job in single.inputs)
     return (Job(weight_ranks, WeightRanks(panel), inputs),)
 
