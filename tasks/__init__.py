@@ -1,1 +1,4 @@
-"""What is computed: tasks, and the audits built from them. Runs in a bare process, without any orchestrator."""
+"""Tasks and the audits built from them: everything that is computed.
+
+Runs in a bare process, without an orchestrator.
+"""

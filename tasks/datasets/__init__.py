@@ -1,1 +1,1 @@
-"""Image sources by name: where they are found, what their content is, and their splits."""
+"""Image sources by name: where their files are found, what they contain and how they are split."""

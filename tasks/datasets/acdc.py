@@ -1,4 +1,4 @@
-"""ACDC's short-axis cine MRI, slice by slice, as two data sets, acquired at 3 T and at 1.5 T.
+"""ACDC's short-axis cine MRI, slice by slice, as two data sets: scans at 3 T and scans at 1.5 T.
 
 FOLDER/training/patient001/Info.cfg                  lines such as `Group: DCM`; the others are not read
 FOLDER/training/patient001/patient001_4d.nii.gz      (x, y, slices, frames), or the same as .nii
@@ -9,14 +9,14 @@ ACDC does not publish the field strength of each examination, so the user writes
 patient. If FOLDER is called `database`, as in ACDC's archive, the table may be next to it. The challenge's other files,
 one for each annotated frame, are not read.
 
-Training images are all slices of all frames of the training patients of that field strength, ordered by patient, frame
-and slice. Patients are in a random order in which every initial part has the groups in proportion
-(`tasks.datasets.row_order`), since patients of one group have consecutive numbers. Liu & Tsaftaris 2020, section 4.2,
-count 7,936 images at 3 T and 17,408 at 1.5 T, both multiples of 256, so the actual numbers may be slightly higher.
-Images of a patient belong together (`train_groups`: its number) and have the patient's group as label. The test split
-contains the testing patients of that field strength. If there are none, it contains one image of each training patient,
-the central slice (number slices // 2) of the first frame. These images are also trained on, so the loss on them does
-not describe new patients.
+Training images are all slices of all frames of the training patients scanned at that field strength, ordered by
+patient, frame and slice. Patients are shuffled so that every prefix of the order is balanced across groups
+(`tasks.datasets.row_order`), because patients of one group have consecutive numbers. Liu & Tsaftaris 2020, section 4.2,
+count 7,936 images at 3 T and 17,408 at 1.5 T, both multiples of 256, so the actual numbers may be slightly higher. The
+images of one patient stay together (`train_groups` is the patient number), and their label is the patient's group. The
+test split contains the testing patients scanned at that field strength. If there are none, it contains one image per
+training patient: the central slice (index slices // 2) of the first frame. Models are also trained on these images, so
+the loss on them says nothing about new patients.
 
 Pixels. Units are arbitrary and differ between patients, so every volume is scaled separately: its 1st percentile, over
 all slices and frames, becomes 0 and its 99th 255, linearly, and values outside are clipped. Scaling by the minimum and
@@ -65,7 +65,7 @@ INFO = "Info.cfg"
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 PATIENT = re.compile(r"patient(\d+)")
 SIDE = 192
-# percentiles of a volume
+# percentiles within a volume
 DARKEST = 1
 BRIGHTEST = 99
 DEFLATED = 1032  # largest ratio of unpacked to packed bytes: zlib, "Maximum compression factor"
@@ -77,7 +77,7 @@ STRENGTHS: Mapping[float, Tesla] = {1.5: "1.5", 3.0: "3"}
 
 @dataclass(frozen=True)
 class Patient:
-    """A patient's number, the index of its group, and the file with all its frames."""
+    """A patient's number, group index, and the file that contains all frames."""
 
     number: int
     label: int
@@ -86,15 +86,18 @@ class Patient:
 
 @dataclass(frozen=True)
 class AcdcContent:
-    """The patients of one field strength; their volumes are read on demand, since they take gigabytes of memory."""
+    """The patients scanned at one field strength.
+
+    Their volumes are read on demand because they take gigabytes of memory.
+    """
 
     training: tuple[Patient, ...]
-    testing: tuple[Patient, ...]  # if empty, the test split is a central slice of each training patient
+    testing: tuple[Patient, ...]  # if empty, the test split is one central slice per training patient
 
     def digest(self) -> str:
-        """The digest of the files' bytes in the order of the images, and of numbers and groups, without paths.
+        """Return the digest of the file bytes, in image order, and of the patient numbers and groups.
 
-        Decodes no file.
+        Paths are not included, and no file is decoded.
         """
         splits = []
         for patients in (self.training, self.testing):
@@ -113,9 +116,9 @@ class AcdcContent:
 
 
 def source(folder: Path, tesla: Tesla) -> Source | None:
-    """Return the folder's patients of this field strength; None if it has no training patients at all.
+    """Return the folder's patients scanned at this field strength, or None if it has no training patients at all.
 
-    Reads no volume. Raises DatasetError, with the file, if a file is missing or malformed.
+    No volume is read. Raises DatasetError, naming the file, if a file is missing or malformed.
     """
     if not (folder / TRAINING).is_dir():
         return None
@@ -131,13 +134,13 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
 
 
 def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
-    """Return the split's patients in a random order in which every initial part has the groups in proportion."""
+    """Shuffle the patients of a split so that every prefix of the order is balanced across groups."""
     order = draw_class_order([patient.label for patient in patients], "acdc", split)
     return tuple(patients[position] for position in order)
 
 
 def strength_table(folder: Path) -> Path:
-    """Return the path of the table of field strengths."""
+    """Return the path of the field-strength table."""
     parent_table = folder.parent / TABLE
     if folder.name == "database" and parent_table.is_file():
         return parent_table
@@ -145,7 +148,7 @@ def strength_table(folder: Path) -> Path:
 
 
 def field_strengths(table: Path) -> dict[int, Tesla]:
-    """Return the field strength of each patient in the table, by number."""
+    """Map each patient number in the table to its field strength."""
     if not table.is_file():
         raise DatasetError(
             f"{table} does not exist; ACDC does not include field strengths: write this file with the columns patient "
@@ -166,7 +169,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
 
 
 def parse_strength(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
-    """Return a patient's number and field strength."""
+    """Return the patient number and field strength in a row."""
     patient = row["patient"]
     tesla = row["tesla"]
     match = re.fullmatch(r"(?:patient)?(\d+)", patient)
@@ -179,7 +182,10 @@ def parse_strength(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
 
 
 def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
-    """Yield the split's patients of this field strength by number; the table must contain every patient."""
+    """Yield the split's patients scanned at this field strength, in order of their numbers.
+
+    Raises DatasetError if the table lacks a patient.
+    """
     for number, folder in patient_folders(split):
         if number not in strengths:
             raise DatasetError(f"{table} lacks {folder.name} of {split}; add its field strength, 1.5 or 3")
@@ -188,7 +194,7 @@ def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Te
 
 
 def patient_folders(split: Path) -> Iterator[tuple[int, Path]]:
-    """Yield the patients' folders by number, ascending; none if the split does not exist."""
+    """Yield patient numbers and folders, ascending by number. Yields nothing if the split does not exist."""
     if not split.is_dir():
         return
     folder_of: dict[int, Path] = {}
@@ -200,7 +206,7 @@ def patient_folders(split: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _read_patient(folder: Path, number: int) -> Patient:
-    """Read the patient of this folder. Raises DatasetError if a file is missing."""
+    """Read the patient in this folder. Raises DatasetError if a file is missing."""
     label = read_group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
     path = packed if packed.is_file() else packed.with_suffix("")
@@ -210,7 +216,7 @@ def _read_patient(folder: Path, number: int) -> Patient:
 
 
 def read_group(info: Path) -> int:
-    """Return the index of a patient's group."""
+    """Return the index of the patient's group, read from the Info.cfg file."""
     try:
         lines = info.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -231,7 +237,7 @@ def read_group(info: Path) -> int:
 
 
 def read_slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
-    """Return all slices of all frames (n, SIDE, SIDE, 1), the index of each slice's group and its patient's number.
+    """Return all slices of all frames (n, SIDE, SIDE, 1), with the group index and patient number of each slice.
 
     Only a few volumes are in memory at a time.
     """
@@ -247,14 +253,14 @@ def read_slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np
 
 
 def central_slices(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
-    """Return the central slice of the first frame of each patient, with the index of its group."""
+    """Return the central slice of each patient's first frame, and the patient's group index."""
     first = np.array([np.flatnonzero(numbers == patient.number)[0] for patient in patients])
     middle = [open_volume(patient.path).shape[2] // 2 for patient in patients]
     return images[first + middle], np.array([patient.label for patient in patients], np.int64)
 
 
 def open_volume(path: Path) -> Any:
-    """Open a file with nibabel without reading its values. Raises DatasetError unless it has four axes."""
+    """Open a file with nibabel without reading its voxels. Raises DatasetError unless it has four axes."""
     try:
         import nibabel
     except ImportError:
@@ -266,7 +272,7 @@ def open_volume(path: Path) -> Any:
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; expected four axes: x, y, slices and frames")
-    # The header determines the allocated memory, and a damaged header may announce terabytes.
+    # The header determines how much memory is allocated, and a damaged header may announce terabytes.
     size_limit = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
     if math.prod(opened.shape) * opened.get_data_dtype().itemsize > size_limit:
         shape = " x ".join(map(str, opened.shape))
@@ -279,9 +285,9 @@ def _broken_volume(path: Path, error: Exception) -> DatasetError:
 
 
 def write_slices(patient: Patient, opened: Any, out: Pixels) -> None:
-    """Write a volume's slices, scaled and of one size, to `out` (frames * slices, SIDE, SIDE, 1)."""
+    """Write a volume's slices, rescaled and cropped or padded, to `out` (frames * slices, SIDE, SIDE, 1)."""
     try:
-        # Unpack the whole file, since nibabel stops reading before the checksum.
+        # Unpack the whole file, since nibabel stops reading before it reaches the checksum.
         if patient.path.suffix == ".gz":
             opened = type(opened).from_bytes(gunzip(patient.path.read_bytes()))
         values = np.asanyarray(opened.dataobj)
@@ -305,7 +311,10 @@ def write_slices(patient: Patient, opened: Any, out: Pixels) -> None:
 
 
 def _centre_slices(length: int) -> tuple[slice, slice]:
-    """Return the kept part of `length` pixels, and its place in SIDE; the larger half of an odd rest is last."""
+    """Return which part of `length` pixels is kept and where it goes in SIDE.
+
+    If the margin is odd, the larger half is at the end.
+    """
     overlap = min(length, SIDE)
     source_start = (length - overlap) // 2
     target_start = (SIDE - overlap) // 2

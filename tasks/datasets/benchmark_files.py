@@ -1,20 +1,20 @@
-"""The files in which MNIST, Fashion-MNIST, CIFAR-10 and SVHN are published.
+"""Readers for the published files of MNIST, Fashion-MNIST, CIFAR-10 and SVHN.
 
 MNIST and Fashion-MNIST come as IDX files, gzipped or not. Big-endian: two zero bytes, a type (8: unsigned byte), the
 number of axes, each axis's length as uint32, the values. LeCun, Cortes & Burges, "The MNIST database of handwritten
 digits", file formats.
 
-CIFAR-10 comes as a folder of six Python pickles, which are read without running code in them. Krizhevsky,
-"The CIFAR-10 and CIFAR-100 datasets", dataset layout, Python version.
+CIFAR-10 comes as a folder of six Python pickles, which are read without running any code in them. Krizhevsky, "The
+CIFAR-10 and CIFAR-100 datasets", dataset layout, Python version.
 
-SVHN's cropped digits come as MATLAB files, each a split of 32x32 colour images:
+SVHN's cropped digits come as MATLAB files, one split of 32x32 colour images per file:
 
 FOLDER/train_32x32.mat    73,257 images
 FOLDER/test_32x32.mat     26,032 images
 FOLDER/extra_32x32.mat    531,131 images, less difficult; needed only for the full set
 
-X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The full set takes 1.9 GB of memory, and
-another 1.6 GB for its largest file while it is read, since the files are read in turn. Netzer, Wang, Coates,
+X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The full set takes 1.9 GB of memory. The files
+are read one after another, so reading takes at most another 1.6 GB, for the largest file. Netzer, Wang, Coates,
 Bissacco, Wu & Ng 2011, "Reading digits in natural images with unsupervised feature learning", format 2.
 """
 
@@ -46,7 +46,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class IdxContent:
-    """The unpacked bytes of the four files, in the order of PARTS."""
+    """The unpacked bytes of the four files, in the order of IDX_FILES."""
 
     parts: tuple[bytes, ...]
 
@@ -63,7 +63,7 @@ class IdxContent:
 
 
 def idx_source(folder: Path) -> Source | None:
-    """Return the folder's four IDX files, gzipped or not; None unless all exist."""
+    """Return the folder's four IDX files, gzipped or not, or None unless all exist."""
     files = tuple(path for name in IDX_FILES for path in _find_file(folder, name))
     if len(files) < len(IDX_FILES):
         return None
@@ -71,13 +71,13 @@ def idx_source(folder: Path) -> Source | None:
 
 
 def _find_file(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the first of NAME and NAME.gz that exists, if any."""
+    """Yield the first of NAME and NAME.gz that exists, if either does."""
     candidates = (folder / name, folder / f"{name}.gz")
     yield from [path for path in candidates if path.is_file()][:1]
 
 
 def _unpack_file(path: Path) -> bytes:
-    """Return a file's bytes, unpacked if they are gzipped, regardless of the file's name."""
+    """Return the bytes of a file, decompressed if they are gzipped, regardless of the file's name."""
     try:
         raw = path.read_bytes()
         return gunzip(raw) if raw.startswith(GZIP_MAGIC) else raw
@@ -100,9 +100,9 @@ def parse_idx(raw: bytes, name: str) -> NDArray[np.uint8]:
 CIFAR_RULE = "cifar pickles 1"
 CIFAR_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 CIFAR_TEST = ("test_batch",)
-CLASSES = 10  # of CIFAR-10 and of SVHN
+CLASSES = 10  # in CIFAR-10 and in SVHN
 
-# The only names in a pickled batch of NumPy arrays, byte strings, lists and dicts, for NumPy 1 and 2.
+# The only names that pickled batches of NumPy arrays, byte strings, lists and dicts contain, for NumPy 1 and 2.
 PICKLED = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -114,11 +114,11 @@ PICKLED = {
 
 
 class ArraysOnly(pickle.Unpickler):
-    """Unpickles NumPy arrays, numbers, byte strings, lists and dicts; refuses to name anything else."""
+    """Unpickler that accepts NumPy arrays, numbers, byte strings, lists and dicts, and rejects every other type."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
-            return latin1  # the encoding of bytes before protocol 3
+            return latin1  # encoding of bytes before protocol 3
         if (module, name) not in PICKLED:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which a batch of images does not need")
         return getattr(importlib.import_module(module.replace("numpy.core", "numpy._core")), name)
@@ -132,7 +132,7 @@ def latin1(text: str, encoding: str = "latin1") -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class ArrayContent:
-    """Both splits as arrays, and the rule of the format that they were read from."""
+    """Both splits as arrays, and the rule of the file format they were read from."""
 
     rule: str
     train_images: Pixels
@@ -152,7 +152,7 @@ class ArrayContent:
 
 
 def cifar_source(folder: Path) -> Source | None:
-    """Return the folder's six batches; None unless all exist."""
+    """Return the folder's six batches, or None unless all exist."""
     files = tuple(folder / name for name in (*CIFAR_TRAIN, *CIFAR_TEST))
     return Source(CIFAR_RULE, files, lambda: read_cifar(folder)) if all(path.is_file() for path in files) else None
 
@@ -170,7 +170,7 @@ def _read_batches(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
 def read_batch(path: Path) -> tuple[Pixels, Labels]:
     try:
         content = ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    except Exception as error:  # an unpickler fed with broken bytes raises nearly anything
+    except Exception as error:  # the unpickler can raise nearly any error for broken bytes
         raise DatasetError(f"{path} is not a batch of CIFAR images: {error}") from error
     rows = _batch_field(content, "data")
     labels = _batch_field(content, "labels")
@@ -178,20 +178,20 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
         raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
     if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
         raise DatasetError(f"{path}: labels are not a list of {len(rows)} numbers")
-    # A row consists of 1024 red, then green, then blue values.
+    # A row consists of 1024 red values, then the green ones, then the blue ones.
     pixels = np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return pixels, np.asarray(labels, np.int64)
 
 
 def _batch_field(content: object, name: str) -> object:
-    """Return a field of a batch, whose keys are text or bytes."""
+    """Return a field of a batch whose keys are either text or bytes."""
     if not isinstance(content, Mapping):
         return None
     return content.get(name.encode(), content.get(name))
 
 
 SVHN_RULE = "svhn 1"
-# The files of the training split of each data set.
+# The training files of each data set.
 SVHN_TRAIN: Mapping[str, tuple[str, ...]] = {
     "svhn": ("train_32x32.mat",),
     "svhn-full": ("train_32x32.mat", "extra_32x32.mat"),
@@ -201,7 +201,7 @@ SVHN_SHAPE = (32, 32, 3)
 
 
 def svhn_source(name: str, folder: Path) -> Source | None:
-    """Return the folder's files of the data set of this name, one of TRAIN; None unless all exist."""
+    """Return the folder's files for this data set (a key of SVHN_TRAIN), or None unless all exist."""
     if lacking_svhn_files(name, folder):
         return None
     files = tuple(folder / part for part in (*SVHN_TRAIN[name], *SVHN_TEST))
@@ -215,7 +215,7 @@ def svhn_source(name: str, folder: Path) -> Source | None:
 
 
 def lacking_svhn_files(name: str, folder: Path) -> list[str]:
-    """Return the data set's files that are missing in the folder."""
+    """Return the data set's files that are missing from the folder."""
     return [part for part in (*SVHN_TRAIN[name], *SVHN_TEST) if not (folder / part).is_file()]
 
 
@@ -231,12 +231,15 @@ def _read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels
 
 
 def _images_in(path: Path) -> int:
-    """Return the number of images that a file announces. Raises DatasetError unless X and y have the expected form."""
+    """Return the number of images that a file announces.
+
+    Raises DatasetError unless X and y have the expected shape and type.
+    """
     from scipy.io import whosmat
 
     try:
         forms = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
-    except Exception as error:  # a reader fed with broken bytes raises nearly anything
+    except Exception as error:  # the reader can raise nearly any error for broken bytes
         raise _unreadable_svhn(path, error) from error
     form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SVHN_SHAPE:
@@ -253,13 +256,13 @@ def _describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def _read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
-    """Fill in the images (n, 32, 32, 3) and labels of one file."""
+    """Write one file's images (n, 32, 32, 3) and labels to these arrays."""
     from scipy.io import loadmat
 
     try:
         content: dict[str, Any] = loadmat(path, variable_names=("X", "y"), appendmat=False)
         images[:] = content["X"].transpose(3, 0, 1, 2)
-        digits = np.asarray(content["y"][:, 0], np.float64)  # some writers support only floats
+        digits = np.asarray(content["y"][:, 0], np.float64)  # some writers only support floats
     except Exception as error:
         raise _unreadable_svhn(path, error) from error
     invalid_digits = digits[~np.isin(digits, range(1, 11))]

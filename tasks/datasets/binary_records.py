@@ -1,17 +1,16 @@
-"""Purchase-100 and Texas-100: records of binary features in 100 classes, the usual benchmarks of membership attacks.
+"""Purchase-100 and Texas-100: binary records in 100 classes, the standard benchmarks for membership attacks.
 
-| set | files, any of these in its folder |
+| data set | files in its folder (any one is enough) |
 |---|---|
-| `purchase100` | `dataset_purchase` (lines of a label and 600 features), `dataset_purchase.tgz`, `purchase100.npz` |
-| `texas100` | `feats` and `labels` (lines of 6,169 features; of a label), `dataset_texas.tgz`, `texas100.npz` |
+| `purchase100` | `dataset_purchase` (per line, a label and 600 features), `dataset_purchase.tgz`, `purchase100.npz` |
+| `texas100` | `feats` (6,169 features per line) and `labels` (one per line), `dataset_texas.tgz`, `texas100.npz` |
 
-The text files, in which labels count from 1, are those of Shokri, Stronati, Song & Shmatikov 2017, "Membership
+The text files, whose labels start at 1, were published by Shokri, Stronati, Song & Shmatikov 2017, "Membership
 inference attacks against machine learning models", section VI.A, at github.com/privacytrustlab/datasets. The archives
-in NumPy's format, with `features` and one-hot `labels`, are those of
-github.com/xehartnort/Purchase100-Texas100-datasets.
+in NumPy's format, with `features` and one-hot `labels`, come from github.com/xehartnort/Purchase100-Texas100-datasets.
 
-A record is an image of one row, a feature a pixel of 0 or 255. The files define no splits: every tenth record is in the
-test split. Classes are the distinct labels (`tasks.datasets.classes`), numbered from 0.
+Each record is a one-row image in which each feature is a pixel of 0 or 255. The files define no splits, so every tenth
+record goes to the test split. Classes are the distinct labels (`tasks.datasets.classes`), numbered from 0.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from tasks.worker.size_limits import TooLarge, check_archive, check_unpacked
 RULE = "binary records 2"
 TEST_EVERY = 10
 Bits = NDArray[np.uint8]  # (records, features), each 0 or 1
-Texts = Mapping[str, bytes]  # by the files' names
+Texts = Mapping[str, bytes]  # by file name
 
 
 @dataclass(frozen=True)
 class Names:
-    """The usual files of a set: the text files, the archive that contains them, and the NumPy archive."""
+    """The usual file names of a data set: the text files, the archive that contains them, and the NumPy archive."""
 
     texts: tuple[str, ...]
     packed: str
@@ -59,10 +58,10 @@ FILES: Mapping[str, Names] = {
 
 @dataclass(frozen=True, eq=False)
 class BinaryRecords:
-    """The content of a set: features (records, features) and labels (records,), from any kind of file."""
+    """Features (records, features) and labels (records,) of a data set, from any of its file formats."""
 
     features: Bits
-    labels: Labels  # as numbers from 0, which may have gaps
+    labels: Labels  # numbered from 0, possibly with gaps
 
     def digest(self) -> str:
         shape = np.array(self.features.shape, np.int64)
@@ -79,7 +78,7 @@ class BinaryRecords:
 
 
 def source(name: str, folder: Path) -> Source | None:
-    """Return the set's files in a folder; None if there are none."""
+    """Return the data set's files in a folder, or None if there are none."""
     names = FILES[name]
     texts = tuple(folder / file_name for file_name in names.texts)
     if all(path.is_file() for path in texts):
@@ -96,7 +95,10 @@ def source(name: str, folder: Path) -> Source | None:
 
 
 def unpack(path: Path, names: tuple[str, ...]) -> Texts:
-    """Return the text files of these names in a tar archive, in any folder. Raises DatasetError if one is missing."""
+    """Return these text files from any folder of a tar archive.
+
+    Raises DatasetError if one is missing.
+    """
     try:
         with tarfile.open(path) as archive:
             members = {PurePosixPath(entry.name).name: entry for entry in archive if entry.isfile()}
@@ -113,7 +115,7 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
 
 
 def _from_texts(texts: Texts, path: Path) -> BinaryRecords:
-    """Return the records of one file whose lines begin with the label, or of `feats` and `labels`."""
+    """Return the records of a single file whose lines begin with the label, or of `feats` and `labels`."""
     parsed = [_parse_numbers(text, f"{name} in {path}") for name, text in texts.items()]
     if len(parsed) == 1:
         features = parsed[0][:, 1:]
@@ -125,7 +127,7 @@ def _from_texts(texts: Texts, path: Path) -> BinaryRecords:
 
 
 def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
-    """Parse lines of comma-separated integers from 0 to 255, (lines, numbers)."""
+    """Parse lines of comma-separated integers from 0 to 255 into an array (lines, numbers)."""
     from pyarrow import csv
 
     columns = text.partition(b"\n")[0].count(b",") + 1
@@ -142,7 +144,7 @@ def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
 
 
 def from_arrays(path: Path) -> BinaryRecords:
-    """Return the records of a NumPy archive with `features` and `labels`, which are one-hot or count from 0."""
+    """Return the records of a NumPy archive with `features` and `labels`. Labels are one-hot or start at 0."""
     content = file_bytes(path)
     try:
         check_archive(content)
@@ -161,7 +163,7 @@ def from_arrays(path: Path) -> BinaryRecords:
 
 
 def _check_records(features: NDArray[np.generic], labels: NDArray[np.generic], path: Path) -> BinaryRecords:
-    """Check records. Raises DatasetError unless features are 0 or 1 and every record has a label of at least 0."""
+    """Raise DatasetError unless all features are 0 or 1 and each record has a label of at least 0."""
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < TEST_EVERY:
         raise DatasetError(
             f"{path} has features {features.shape} and labels {labels.shape}; expected a label for each of at least "

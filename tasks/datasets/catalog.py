@@ -1,4 +1,4 @@
-"""Pinning and loading of data sets: images, records, questions and boxed images, and images opened by rows."""
+"""Pin, load and open data sets: images, records, questions and boxed images, and images read by rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tasks.datasets.source import Content, Source
 from tasks.datasets.tickets import Tickets
 from tasks.worker import hardware
 
-# Location of the pixels of a set that is read by rows: memory, a cache on disk, or its own files.
+# Where the pixels of a data set that is read by rows are kept: in memory, in a cache on disk, or in its own files.
 Storage = Literal["auto", "memory", "cache", "files"]
-SHARE = 0.5  # of the available memory that a loaded set may use
+SHARE = 0.5  # fraction of the available memory that a loaded data set may use
 
 _loaded: dict[str, Images] = {}
 TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
@@ -42,15 +42,15 @@ _loading = threading.Lock()
 
 
 def is_embedded(name: str) -> bool:
-    """Whether the data set of this name is part of the installation."""
+    """Return whether the data set with this name ships with the installation."""
     return options.split(name)[0] in EMBEDDED
 
 
 def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None) -> Dataset:
-    """Return the data set with the digest of its content and an absolute path.
+    """Return the data set with an absolute path and the digest of its content.
 
-    `known_digests` caches digests by the files' paths, sizes and modification times; the caller keeps it between runs.
-    Raises DatasetError if the set is unknown or missing, or if its content differs from a given digest.
+    `known_digests` caches digests by the paths, sizes and modification times of the files; the caller keeps it between
+    runs. Raises DatasetError if the data set is unknown or missing, or if its content differs from a given digest.
     """
     name, source = find(dataset.name)
     known_digests = {} if known_digests is None else known_digests
@@ -63,7 +63,7 @@ def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None)
 
 
 def load(dataset: Dataset) -> Images:
-    """Return the data set's images, read once per process. Raises DatasetError if their digest differs."""
+    """Return the data set's images, read once per process. Raises DatasetError if the digest does not match."""
     with _loading:
         if dataset.digest not in _loaded:
             content, dataset = read_content(dataset)
@@ -73,7 +73,10 @@ def load(dataset: Dataset) -> Images:
 
 
 def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
-    """Return the data set's content, and the data set with its digest. Raises DatasetError if the digest differs."""
+    """Return the data set's content, and the data set with its digest.
+
+    Raises DatasetError if the digest does not match.
+    """
     content = find(dataset.name)[1].read()
     digest = content.digest()
     check(dataset, digest)
@@ -81,7 +84,7 @@ def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
 
 
 def files(dataset: Dataset) -> tuple[Path, ...]:
-    """Return the file of each training image, by rows; empty if images have no separate files."""
+    """Return the file of each training image, in row order. Empty if the images are not in separate files."""
     content = read_content(dataset)[0]
     if isinstance(content, options.Shaped):
         content = content.content
@@ -92,9 +95,9 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
-    """Return the data set's records with the fields of the schema (one is `id`), read once per process.
+    """Return the data set's records with the fields of the schema (which include `id`), read once per process.
 
-    Raises DatasetError if their digest differs, or if a record lacks a field.
+    Raises DatasetError if the digest does not match, or if a record lacks a field.
     """
     with _loading:
         if (dataset.digest, str(schema)) not in _records:
@@ -108,7 +111,7 @@ def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
 def load_questions(dataset: Dataset) -> QuestionSet:
     """Return the data set's questions with their gold answers, read once per process.
 
-    Raises DatasetError if their digest differs, or if a file is damaged or contains none.
+    Raises DatasetError if the digest does not match, if a file is damaged, or if there are no questions.
     """
     with _loading:
         if dataset.digest not in _questions:
@@ -130,9 +133,10 @@ def _questions_of(dataset: Dataset, content: Content) -> QuestionSet:
 
 
 def load_texts(dataset: Dataset, count: int = 0) -> tuple[str, ...]:
-    """Return the data set's texts: tickets, the field `text` of records, or the distinct contexts of its questions.
+    """Return the first `count` texts of the data set (0: all).
 
-    The first `count` texts; 0: all. Raises DatasetError if there are fewer or none, or if their digest differs.
+    Texts are tickets, the `text` field of records, or the distinct contexts of questions. Raises DatasetError if there
+    are fewer texts or none, or if the digest does not match.
     """
     texts = _all_texts(dataset)
     if count > len(texts):
@@ -153,9 +157,9 @@ def _all_texts(dataset: Dataset) -> tuple[str, ...]:
 def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
     """Return the data set's images with the boxes around their objects, indexed once per process.
 
-    For digits-on-photos, the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds are correlated with their
-    digits, from 0 to 1. Raises ValueError for a correlation above 0 with any other set, and DatasetError if the digest
-    differs, a file is damaged, or the set has no boxed images.
+    For digits-on-photos, these are the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds and digits have this
+    correlation, from 0 to 1. Raises ValueError if the correlation is above 0 for any other data set. Raises
+    DatasetError if the digest does not match, if a file is damaged, or if the data set has no boxed images.
     """
     if not 0 <= correlation <= 1:
         raise ValueError(f"correlation is {correlation}; it must be a share from 0 to 1")
@@ -167,13 +171,13 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
         if dataset.digest and (dataset.digest, correlation) in _boxed:
             return _boxed[dataset.digest, correlation]
         content = find(dataset.name)[1].read()
-        if isinstance(content, BoxedFiles):  # hundreds of gigabytes, which are read once per machine
+        if isinstance(content, BoxedFiles):  # hundreds of gigabytes, read once per machine
             pictures = content.pictures(dataset.digest)
             check(dataset, pictures.digest)
             return _boxed.setdefault((pictures.digest, correlation), pictures)
         digest = content.digest()
         check(dataset, digest)
-        if (digest, correlation) not in _boxed:  # the data set may have come without a digest
+        if (digest, correlation) not in _boxed:  # the data set may have been passed without a digest
             _boxed[digest, correlation] = _scenes_of(dataset, content, correlation)
         return _boxed[digest, correlation]
 
@@ -186,12 +190,13 @@ def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedP
 
 
 def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
-    """Open the data set's images by rows, for any number of images. Raises DatasetError if their digest differs.
+    """Open the data set's images for reading by rows, for any number of images.
 
-    `memory` uses `load`. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), written if it
-    does not exist; the set's own files are then no longer read. `files` decodes each image on demand and reads all
-    files once for the digest. `auto` is `memory`, or `cache` for images that would use more than half of the available
-    memory: folders and lists with a shape in the name (`folder:PATH#224x224#rgb`). Raises ValueError for another word.
+    `memory` uses `load`. `cache` uses an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which is
+    written if it does not exist; the data set's own files are then no longer read. `files` decodes each image on
+    demand, and reads all files once for the digest. `auto` is `memory`, or `cache` for images that would use more than
+    half of the available memory. Only folders and lists with a shape in their name (`folder:PATH#224x224#rgb`) support
+    this. Raises DatasetError if the digest does not match, and ValueError for any other storage.
     """
     if storage not in get_args(Storage):
         raise ValueError(f"storage is {storage!r}; it must be one of {', '.join(get_args(Storage))}")
@@ -206,7 +211,7 @@ def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
 
 
 def open_files(dataset: Dataset) -> PictureSet:
-    """Return the images in their files if they can be decoded by rows, otherwise in memory."""
+    """Return images that are decoded from their files by rows if possible, otherwise images in memory."""
     source = find(dataset.name)[1]
     if source.by_rows is None:
         return load(dataset)
@@ -214,18 +219,21 @@ def open_files(dataset: Dataset) -> PictureSet:
 
 
 def is_large(source: Source) -> bool:
-    """Whether the source's images are known to exceed the memory limit of loaded sets."""
+    """Return whether the source's images are known to exceed the memory limit for loaded data sets."""
     return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
 
 
 def _is_large_in_cache(dataset: Dataset) -> bool:
-    """Return `is_large` for a set in the cache, without reading its own files."""
+    """Return `is_large` for a cached data set, without reading its own files."""
     path = path_of(dataset.digest)
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
 
 
 def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
-    """Return images that are decoded from their files by rows. Raises DatasetError if this is not supported."""
+    """Return images that are decoded from their files by rows.
+
+    Raises DatasetError if the source does not support this.
+    """
     if source.by_rows is None:
         raise DatasetError(
             f"data set {dataset.name!r} cannot be decoded by rows; folder:PATH and list:FILE can, with both a size and "

@@ -1,15 +1,15 @@
-"""CelebA's aligned faces as torchvision lays them out, cut to the face and resized.
+"""CelebA's aligned images in torchvision's folder layout, cropped to the face and resized.
 
-FOLDER/img_align_celeba/000001.jpg ...    202,599 images, 178 wide and 218 high
-FOLDER/list_eval_partition.txt            a line for each: its name, and 0 (train), 1 (validation) or 2 (test)
+FOLDER/img_align_celeba/000001.jpg ...    202,599 images, 178 pixels wide and 218 high
+FOLDER/list_eval_partition.txt            per image, its name and 0 (train), 1 (validation) or 2 (test)
 
-Partition 0 is the training split, partition 1 (validation) the test split, and partition 2 is not read: van den Burg &
-Williams 2021, "On memorization in probabilistic deep generative models", compare with the validation images and use no
-test images. An image is cropped to columns 15 to 162 and rows 40 to 187, 148 x 148, and resized with Pillow's bilinear
-filter (with antialiasing), as by torchvision's Resize: the published preparation. The set has no classes.
+Partition 0 is the training split and partition 1 (validation) is the test split. Partition 2 is not read: van den Burg
+& Williams 2021, "On memorization in probabilistic deep generative models", compare with the validation images and use
+no test images. As in the published preparation, images are cropped to columns 15 to 162 and rows 40 to 187 (148 x 148)
+and resized with Pillow's bilinear filter (with antialiasing), like torchvision's Resize. The data set has no classes.
 
-For a thousand images, hashing takes a thirtieth of a second and decoding half a second of one core. Decoding all images
-takes a minute and a half in every process.
+On one core, hashing a thousand images takes a thirtieth of a second and decoding them half a second. Decoding all
+images takes a minute and a half in every process.
 
 Liu, Luo, Wang & Tang 2015, "Deep learning face attributes in the wild".
 """
@@ -37,7 +37,7 @@ PARTITIONS = "list_eval_partition.txt"
 SPLITS = {"0": "train", "1": "validation", "2": "test"}
 HEIGHT = 218
 WIDTH = 178
-# of the face, in pixels
+# crop around the face, in pixels
 TOP = 40
 LEFT = 15
 SIDE = 148
@@ -46,14 +46,14 @@ SIZE = (32, 32)
 
 @dataclass(frozen=True)
 class CelebaContent:
-    """The image files, which are read on demand, since they exceed a gigabyte."""
+    """Image files, read on demand because they exceed a gigabyte."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     size: tuple[int, int] = SIZE
 
     def digest(self) -> str:
-        """The digest of the files' bytes in order, the splits and the size, without paths. Decodes no file."""
+        """Return the digest of the file bytes in order, the splits and the size, without paths. No file is decoded."""
         digests = []
         for files in (self.train, self.validation):
             digests.append([hashlib.sha256(content).hexdigest() for content in map_in_threads(file_bytes, files)])
@@ -66,7 +66,7 @@ class CelebaContent:
         return Images(train, labels[0], validation, labels[1], classes=1)
 
     def decode_faces(self, files: Sequence[Path]) -> Pixels:
-        """Decode the files' faces (n, h, w, 3), with at most `pictures.TOGETHER` full images in memory."""
+        """Decode the faces in these files (n, h, w, 3), with at most `pictures.TOGETHER` full images in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
         for row, face_pixels in enumerate(map_in_threads(lambda path: decode_face(path, self.size), files)):
             out[row] = face_pixels
@@ -74,9 +74,9 @@ class CelebaContent:
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
-    """Return the folder's faces, in the size of the options, if any; None unless list and images both exist.
+    """Return the folder's faces, at the size in the options if one is set, or None unless both list and images exist.
 
-    Raises DatasetError with the first malformed line of the list.
+    Raises DatasetError for the first malformed line of the list.
     """
     list_path = folder / PARTITIONS
     pictures = folder / PICTURES
@@ -90,7 +90,7 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
 
 
 def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
-    """Return the names of each split's images in the order of the list; all are files in the folder of images."""
+    """Return the image names of each split, in list order. All of these images exist in the image folder."""
     try:
         lines = list_path.read_text(encoding="utf-8").splitlines()
         existing_names = {entry.name for entry in os.scandir(pictures)}
@@ -111,7 +111,7 @@ def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
             raise DatasetError(f"{where} is {line!r}; expected an image's name and one of {allowed}")
         if name in earlier_names:
             raise DatasetError(f"{where} names {name} again; list each image once")
-        # Images of the test split are not read and may be missing.
+        # Images of the test split are not read, so they may be missing.
         if name not in existing_names and split != "test":
             raise DatasetError(f"{where} names {name}, but there is no file {pictures / name}")
         earlier_names.add(name)

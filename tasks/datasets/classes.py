@@ -1,10 +1,10 @@
-"""The numbering of classes for folders, lists, Parquet files, tables of boxes and arrays of labels.
+"""Number the classes of folders, lists, Parquet files, box tables and label arrays.
 
-Classes are the distinct labels in natural order: numbers by value (1, 2, 10), text with runs of digits compared as
-numbers (img2 before img10). If all labels are numbers, 1 and 1.0 are one class, since pandas writes integers as floats
-if a column has a gap, and so are 0.5 and 0.50; the type of number in a file does not change names. The name of a class
-is its label as written. Numbers need not begin at 0, and missing numbers are not classes. Names that a file declares
-for its numbers (`ClassLabel` of the Hugging Face hub) keep the declared order.
+Classes are the distinct labels in natural order: numbers by value (1, 2, 10), and text with runs of digits compared as
+numbers (img2 before img10). If all labels are numbers, 1 and 1.0 are the same class, since pandas writes integers as
+floats if a column has missing values, and so are 0.5 and 0.50. The number type in a file does not change class names.
+The name of a class is its label as written. Numbers need not begin at 0, and skipped numbers are not classes. If a file
+declares names for its numbers (`ClassLabel` of the Hugging Face hub), they keep the declared order.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ DIGITS = re.compile(r"([0-9]+)")
 
 
 class LabelError(ValueError):
-    """Labels cannot be numbered. The message follows the name of their file."""
+    """Labels cannot be numbered. The message continues a sentence that begins with the file's name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The names of classes in order, and the number of each image's class, (n,)."""
+    """Class names in order, and the class number of each image, (n,)."""
 
     names: tuple[str, ...]
     labels: NDArray[np.int64]
 
 
 def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Classes:
-    """Return the classes of these labels. `declared` are names in a fixed order, all of which must occur.
+    """Return the classes of these labels. `declared` are names in a fixed order.
 
     Raises LabelError if a declared class does not occur.
     """
@@ -61,9 +61,9 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
 
 
 def number_published(labels: Sequence[str], names: Sequence[str], count: int) -> Classes:
-    """Return the classes of a published set, all numbers below `count` or all these names, even if some do not occur.
+    """Return the classes of a published data set: all numbers below `count`, or all these names.
 
-    Raises LabelError for another label.
+    Classes are included even if they do not occur. Raises LabelError for any other label.
     """
     names = tuple(names) or tuple(map(str, range(count)))
     numbers = {name: number for number, name in enumerate(names)}
@@ -74,14 +74,14 @@ def number_published(labels: Sequence[str], names: Sequence[str], count: int) ->
 
 
 def number_array(labels: NDArray[Any]) -> Classes:
-    """Return the classes of an array of integers, (n,). Raises LabelError for other numbers."""
+    """Return the classes of an integer array (n,). Raises LabelError for other numbers."""
     different, places = np.unique(labels, return_inverse=True)
     classes = number_classes([_label_text(value) for value in _plain_numbers(different)])
     return Classes(classes.names, classes.labels[places])
 
 
 def _natural_key(label: str) -> tuple[Any, ...]:
-    """Return the sort key of a label: numbers by value, before text with runs of digits as numbers."""
+    """Return the sort key of a label. Numbers sort by value, before text whose digit runs compare as numbers."""
     if NUMBER.fullmatch(label):
         return 0, Decimal(shorten_number(label)), label
     parts = []
@@ -91,7 +91,7 @@ def _natural_key(label: str) -> tuple[Any, ...]:
 
 
 def shorten_number(label: str) -> str:
-    """Remove trailing zeros from the decimals of a number; return other text unchanged."""
+    """Remove trailing zeros from the decimals of a number. Other text is returned unchanged."""
     number = NUMBER.fullmatch(label)
     if number is None:
         return label
@@ -99,18 +99,24 @@ def shorten_number(label: str) -> str:
 
 
 def _label_text(value: Any) -> str:
-    """Return a label as text, empty if missing. Raises LabelError for values that are neither text nor numbers."""
+    """Return a label as text, empty if it is missing.
+
+    Raises LabelError for values that are neither text nor numbers.
+    """
     if isinstance(value, str | bool | int):
         return str(value).strip()
     if isinstance(value, float | Decimal) and math.isfinite(value):
         return shorten_number(format(Decimal(str(value)), "f"))
-    if value is None or value != value:  # pandas' missing value is not a number
+    if value is None or value != value:  # pandas' missing value does not equal itself
         return ""
     raise LabelError(f"is {value!r:.80}; it must be text or a number")
 
 
 def _plain_numbers(values: NDArray[Any]) -> list[Any]:
-    """Return the values of an array; float32 and float16 as printed, 0.1 and not 0.10000000149."""
+    """Return the values of an array as Python numbers.
+
+    float32 and float16 are converted via their printed form: 0.1, not 0.10000000149.
+    """
     if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
         plain: list[Any] = values.tolist()
         return plain
@@ -118,7 +124,10 @@ def _plain_numbers(values: NDArray[Any]) -> list[Any]:
 
 
 def column_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the cells of a column of labels, None for missing ones; short floats as in `_plain_numbers`."""
+    """Return the cells of a label column, with None for missing ones.
+
+    Short floats are converted as in `_plain_numbers`.
+    """
     import pyarrow as pa
 
     if pa.types.is_float32(column.type) or pa.types.is_float16(column.type):
@@ -128,7 +137,7 @@ def column_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple[str, ...]:
-    """Return the class names of a column's integers from the metadata of the Hugging Face hub."""
+    """Return the class names that Hugging Face metadata declares for the integers of a column."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = features[column]["names"]
@@ -138,7 +147,7 @@ def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple
 
 
 def name_label(value: Any, names: Sequence[str]) -> str:
-    """Return a label by its declared name, empty if missing. Raises LabelError for a number without a name."""
+    """Return the declared name of a label, empty if it is missing. Raises LabelError for a number without a name."""
     if not names or isinstance(value, str | bool):
         return _label_text(value)
     number = _label_text(value)

@@ -1,7 +1,7 @@
-"""Exact copies among training images: they count as one record, with one coin and in one split, in every audit.
+"""Detect exact copies among training images, which every audit treats as one record with one coin in one split.
 
-Two images are copies if they have the same pixels in training, or come from the same image. Their labels may differ.
-Without this rule copies hide memory: a model that is trained without a record would be trained on its copies.
+Two images are copies if they have the same pixels in training or come from the same original. Their labels may differ.
+Without this rule, copies hide memorisation: a model trained without a record would still be trained on its copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
 
 Rows = NDArray[np.int64]
-Digests = NDArray[np.uint8]  # (n, 32): a SHA-256 in each row
+Digests = NDArray[np.uint8]  # (n, 32): one SHA-256 per row
 
 _first_copies: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
 _groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
@@ -28,9 +28,9 @@ _groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class CopyCount:
-    """The numbers of groups of exact copies, of images in these groups, and of records.
+    """The number of groups of exact copies, of images in these groups, and of records.
 
-    Copies count as one record. All numbers are 0 if there are no copies; `things` names the items.
+    Copies count as one record. All numbers are 0 if there are no copies. `things` is the word for the items.
     """
 
     groups: int = 0
@@ -40,9 +40,9 @@ class CopyCount:
 
 
 def groups_of(images: Images, rows: Rows) -> Rows:
-    """Return the group of each of these training images: images of one patient, for example, and exact copies.
+    """Return the group of each of these training images, for example the images of one patient. Copies share a group.
 
-    The number of a group is the smallest of its `train_groups`; without these, the row of the first copy.
+    A group's number is the smallest of its `train_groups`, or without these, the row of the first copy.
     """
     if images not in _groups:
         _groups[images] = _join_groups(images)
@@ -50,7 +50,7 @@ def groups_of(images: Images, rows: Rows) -> Rows:
 
 
 def _join_groups(images: Images) -> Rows:
-    """Return the group of every training image, (n,): images connected by a common group, content or origin."""
+    """Return the group of every training image (n,). A group connects images that share a group, content or origin."""
     count = len(images.train_images)
     all_rows = np.arange(count)
     if images.train_groups is None:
@@ -78,7 +78,7 @@ def _join_groups(images: Images) -> Rows:
 
 
 def first_copies(images: Images) -> Rows:
-    """Return the first training image with the same pixels as each, (n,)."""
+    """Return, for each training image (n,), the first one with the same pixels."""
     if images not in _first_copies:
         all_rows = np.arange(len(images.train_images))
         if _is_outline(images):
@@ -89,19 +89,19 @@ def first_copies(images: Images) -> Rows:
 
 
 def _is_outline(images: Images) -> bool:
-    """Whether the images are blank, from a data set that is planned and priced without its files."""
+    """Return whether the images are blank because the data set is only planned and priced, without its files."""
     return images.train_images.strides[0] == 0
 
 
 def first_rows(digests: Digests) -> Rows:
-    """Return the first row with the same digest as each row, (n,)."""
+    """Return, for each row (n,), the first row with the same digest."""
     digest_values = np.ascontiguousarray(digests).view(np.dtype((np.void, digests.shape[1])))[:, 0]
     _, first, inverse = np.unique(digest_values, return_index=True, return_inverse=True)
     return first[inverse].astype(np.int64)
 
 
 def distinct_rows(images: Images, rows: Rows) -> Rows:
-    """Return the first row of each set of exact copies among these rows, in order: one row per record."""
+    """Return one row per record: the first row of each set of exact copies among these rows, in order."""
     _, places = np.unique(first_copies(images)[rows], return_index=True)
     return rows[np.sort(places)]
 
@@ -112,8 +112,8 @@ def count_copies(images: Images, rows: Rows) -> CopyCount:
 
 
 def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCount:
-    """Count the groups of several records, from the group of each, (n,), which may be any value, such as a text."""
-    # An array of texts would use the memory of the longest for each.
+    """Count the groups with several records. Groups may be any hashable values (n,), such as texts."""
+    # A text array would use the memory of its longest text for every element.
     sizes = Counter(groups.tolist() if isinstance(groups, np.ndarray) else groups)
     repeated = [size for size in sizes.values() if size > 1]
     if not repeated:
@@ -122,9 +122,10 @@ def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCoun
 
 
 def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
-    """Return the SHA-256 of each image (n, h, w, c), or of some rows: height, width and channels, and its bytes.
+    """Return the SHA-256 (n, 32) of each image (n, h, w, c), or of some rows.
 
-    Takes four seconds of one core for 600,000 colour images of 32x32.
+    The hash covers height, width, channels and bytes. It takes four seconds on one core for 600,000 colour images of
+    32x32.
     """
     selected_rows = range(len(pixels)) if rows is None else rows
     shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())

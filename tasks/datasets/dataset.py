@@ -1,7 +1,7 @@
-"""A data set: its name and the digest of its content.
+"""A data set is a name and the digest of its content.
 
-The name determines the location; the digest identifies the content, and is the only part of a key. The content does not
-depend on the location and the packing of its files.
+The name determines the location. The digest identifies the content and is the only part that enters a key. Neither the
+location of the files nor their packaging changes the content.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 class DatasetError(Unavailable):
-    """A data set is unknown, missing, damaged, or differs from the pinned one. The message is for the user."""
+    """A data set is unknown, missing or damaged, or differs from the pinned one. The message is meant for users."""
 
 
 class UnknownDataset(DatasetError):
-    """The name or an option of a data set is invalid, regardless of the files."""
+    """The name of a data set or one of its options is invalid, regardless of which files exist."""
 
 
 def unreadable(path: Path, error: OSError) -> DatasetError:
@@ -40,7 +40,7 @@ def file_bytes(path: Path) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal. Raises DatasetError if it cannot be read."""
+    """Return the hexadecimal SHA-256 of a file. Raises DatasetError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -56,7 +56,7 @@ class Dataset(PinnedName):
     written_digest: ClassVar[re.Pattern[str]] = HEXADECIMAL
 
     def named(self) -> Dataset:
-        """Return the data set without the folders of a user's path."""
+        """Return the data set with only the last component of a user's path."""
         kind, colon, path = self.name.partition(":")
         if colon:
             return Dataset(f"{kind}:{PurePath(path).name}", self.digest)

@@ -1,4 +1,4 @@
-"""Images that are part of the installation: scikit-learn's digits and two photographs, and digits on photographs.
+"""Images that ship with the installation: scikit-learn's digits and two photographs, and digits on photographs.
 
 The files are read from scikit-learn's folder, without importing the package.
 """
@@ -23,15 +23,15 @@ from tasks.datasets.pictures import pixels
 from tasks.datasets.source import Content, Source, digest_of
 from tasks.numerics import seeds
 
-SIDE = 28  # pixels, the size of MNIST's images
+SIDE = 28  # pixels, as in MNIST
 
 
 @dataclass(frozen=True)
 class Digits:
-    """1,797 handwritten digits as text: 64 grey levels from 0 to 16 and a label per line.
+    """1,797 handwritten digits as text, one per line: 64 grey levels from 0 to 16 and a label.
 
-    Alpaydin & Kaynak 1998, "Optical Recognition of Handwritten Digits", UCI; the test part, as in scikit-learn.
-    Every fifth image (rows 0, 5, 10, ...) is in the test split: 360 of them, 1,437 for training.
+    Alpaydin & Kaynak 1998, "Optical Recognition of Handwritten Digits", UCI; the test part, as in scikit-learn. Every
+    fifth image (rows 0, 5, 10, ...) is in the test split: 360 of them, which leaves 1,437 for training.
     """
 
     text: bytes
@@ -48,18 +48,18 @@ class Digits:
         return Images(images[~test], labels[~test], images[test], labels[test], classes=10)
 
     def levels(self) -> tuple[NDArray[np.int64], Labels]:
-        """All digits (n, 8, 8), with levels from 0 to 16, and their labels (n,)."""
+        """Return all digits (n, 8, 8), with levels from 0 to 16, and their labels (n,)."""
         rows = np.array([line.split(b",") for line in self.text.split()], np.int64)  # (n, 65)
         return rows[:, :64].reshape(-1, 8, 8), rows[:, 64]
 
 
 @dataclass(frozen=True)
 class Photos:
-    """Natural patches: the photographs of a temple and a flower, cut into disjoint 28x28 grey squares.
+    """Natural patches: photographs of a temple and a flower, cut into disjoint 28x28 grey squares.
 
-    Squares are taken row by row from the top left corner, beginning with the temple; partial squares at the right and
-    bottom edges are dropped. Every fifth square is in the training split and the others in the test split, which is the
-    source of probe sets. There are no classes: every label is 0.
+    Squares are taken row by row from the top left corner, beginning with the temple. Partial squares at the right and
+    bottom edges are dropped. Every fifth square is in the training split; the others are in the test split, from which
+    probe sets are drawn. There are no classes: every label is 0.
     """
 
     encoded: tuple[bytes, ...]
@@ -86,7 +86,7 @@ def photos_source() -> Source:
 
 
 def photographs() -> tuple[Path, ...]:
-    """Return the files of the photographs of a temple and a flower."""
+    """Return the paths of the two photographs, a temple and a flower."""
     return tuple(_sklearn_folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
 
 
@@ -100,10 +100,10 @@ def _sklearn_folder() -> Path:
 
 
 def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
-    """Enlarge square images (n, s, s) of levels 0 to 16 to (n, side, side) bytes: bilinear, 16 becomes 255.
+    """Enlarge square images (n, s, s) with levels 0 to 16 bilinearly to bytes (n, side, side), where 16 becomes 255.
 
-    Half is rounded up. The two multiplications by the interpolation matrix, for rows and then columns, use integers, so
-    that the result is identical on every machine.
+    Halves are rounded up. The two multiplications by the interpolation matrix, for rows and then columns, use integers,
+    so the result is identical on every machine.
     """
     weights = bilinear_weights(images.shape[1], side)
     scale = 2 * side
@@ -114,7 +114,7 @@ def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
 
 
 def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
-    """Return the (large, small) matrix of linear interpolation between pixel centres, times 2 * large.
+    """Return the matrix (large, small) of linear interpolation between pixel centres, times 2 * large.
 
     Pixel i of the result is at (i + 1/2) small / large - 1/2 of the original, clipped to [0, small - 1].
     """
@@ -128,7 +128,7 @@ def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
 
 
 def cut_squares(image: Pixels, side: int) -> Pixels:
-    """Return the disjoint (n, side, side, c) squares of an image (h, w, c), row by row from the top left."""
+    """Cut an image (h, w, c) into disjoint squares (n, side, side, c), row by row from the top left."""
     down = image.shape[0] // side
     across = image.shape[1] // side
     grid = image[: down * side, : across * side].reshape(down, side, across, side, -1)
@@ -145,17 +145,17 @@ BLENDED_SEED = 0
 
 @dataclass(frozen=True)
 class Blended:
-    """Digits on photographs: a second source of the digits' domain, made from real images.
+    """Digits on photographs: a second source of digit images, made from real images.
 
-    Each digit is blended with a square of a photograph by the absolute difference of the two, |square - digit|, which
-    inverts the levels of the square under the ink. The squares have the size of the digits and uniformly random
-    positions in the two photographs of `photos`; the photographs are grey like the digits. Row i of each split is row i
-    of the digits' split, on a separate square and with the same label.
+    Each digit is blended with a photograph square by the absolute difference of the two, |square - digit|, which
+    inverts the square's levels under the ink. Squares have the size of the digits and uniformly random positions in the
+    two photographs of `photos`, which are converted to grey like the digits. Row i of each split is row i of the
+    digits' split, on its own square and with the same label.
 
-    The origin of an image is its digit. A source without the digits of another one must use other rows.
+    The origin of an image is its digit. A source that must not share digits with another one has to use other rows.
 
     Ganin et al. 2016, "Domain-adversarial training of neural networks", JMLR 17, section 5.2.4 (MNIST-M), who use
-    colour photographs of BSDS500.
+    colour photographs from BSDS500.
     """
 
     digits: Content
@@ -182,9 +182,9 @@ def blended_source(digits: Source) -> Source:
 
 
 def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> Pixels:
-    """Return |square - digit| for each digit (n, h, w, 1) and its square of a photograph (height, width, 1).
+    """Return |square - digit| for each digit (n, h, w, 1), where squares are cut from photographs (height, width, 1).
 
-    The square of a row depends on the row and the split, not on the number of rows.
+    The square used for a row depends on the row and the split, not on the number of rows.
     """
     height, width = digits.shape[1:3]
     smallest = np.min([photo.shape[:2] for photo in photographs], axis=0)

@@ -1,4 +1,4 @@
-"""Labelled images in two splits: in memory, or read by rows, for example from a cache on disk."""
+"""Labelled images in two splits, either in memory or read by rows, for example from a cache on disk."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ class PictureRows(Protocol):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of every picture."""
+        """Height, width and channels of every image."""
 
     @property
     def labels(self) -> Labels:
-        """(n,), each in [0, classes)."""
+        """The labels (n,), each in [0, classes)."""
 
     def __len__(self) -> int: ...
 
     def pixels(self, rows: Indices) -> Pixels:
-        """Return these images, (rows, height, width, channels). Raises DatasetError if they cannot be read."""
+        """Return the images of these rows, (rows, height, width, channels).
+
+        Raises DatasetError if they cannot be read.
+        """
 
 
 class PictureSet(Protocol):
-    """A training and a test split of images of one shape. Hashed by identity, not by content."""
+    """Training and test splits of images of one shape. Hashed by identity, not by content."""
 
     @property
     def train(self) -> PictureRows: ...
@@ -46,11 +49,11 @@ class PictureSet(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the classes, if any."""
+        """The class names, if any."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of every picture."""
+        """Height, width and channels of every image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ class InMemory:
 
 @dataclass(frozen=True, eq=False)
 class Extended:
-    """Images followed by additional images of the same shape, whose rows continue those of the first."""
+    """Images followed by additional images of the same shape, with consecutive row numbers."""
 
     rows: PictureRows
     more: Pixels  # (m, h, w, c)
@@ -103,7 +106,7 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A set whose splits are read by rows."""
+    """A data set whose splits are read by rows."""
 
     train: PictureRows
     test: PictureRows
@@ -120,17 +123,17 @@ def pixel_bytes(pictures: PictureSet) -> int:
     return (len(pictures.train) + len(pictures.test)) * height * width * channels
 
 
-TOGETHER = 1 << 18  # pixels converted at a time, so that they fit into a cache as wide numbers
+TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A training and a test split of images of one shape. The arrays are read-only and loaded once per process.
+    """Training and test splits of images of one shape. The arrays are read-only and loaded once per process.
 
-    Training images may belong together, such as those of a patient, and may derive from other images. `train_groups`
-    then numbers the group of each image, and `train_origins` contains the SHA-256 of its original (of its pixels, as in
-    `tasks.datasets.mixtures`). None if every image is a separate group, or derives from no other. `notes` are one-line
-    warnings of the reader, for `tasks.datasets.notes`.
+    Training images may belong together, such as those of one patient, and may derive from other images. In that case,
+    `train_groups` contains the group number of each image, and `train_origins` the SHA-256 of its original (of its
+    pixels, as in `tasks.datasets.mixtures`). They are None if every image is its own group, or if no image derives from
+    another. `notes` are one-line warnings from the reader, for `tasks.datasets.notes`.
     """
 
     train_images: Pixels
@@ -138,7 +141,7 @@ class Images:
     test_images: Pixels
     test_labels: Labels
     classes: int
-    names: tuple[str, ...] = ()  # of the classes, if any
+    names: tuple[str, ...] = ()  # class names, if any
     train_groups: NDArray[np.int64] | None = None  # (n,)
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
     notes: tuple[str, ...] = ()
@@ -174,7 +177,7 @@ class Images:
 
 
 def _check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
-    """Raise DatasetError unless images are (n, h, w, 1 or 3) uint8 with n labels below `classes`."""
+    """Raise DatasetError unless images are uint8 (n, h, w, 1 or 3) with n labels below `classes`."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise DatasetError(f"{name} images are {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
     if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
@@ -186,7 +189,7 @@ def _check_split(name: str, images: Pixels, labels: Labels, classes: int) -> Non
 
 
 def check_about(name: str, values: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
-    """Raise DatasetError unless the values, if given, have this shape: an entry for each training image."""
+    """Raise DatasetError unless the values, if any, have this shape, with one entry per training image."""
     if values is not None and values.shape != shape:
         raise DatasetError(f"the {name} of the training images are {values.shape}; expected {shape}")
 
@@ -194,17 +197,17 @@ def check_about(name: str, values: NDArray[Any] | None, shape: tuple[int, ...]) 
 def luma(images: Pixels) -> Pixels:
     """Convert RGB images (n, h, w, 3) to grey images (n, h, w, 1): 0.299 R + 0.587 G + 0.114 B, rounded.
 
-    ITU-R BT.601-7, section 2.5.1, with the weights in 65536ths that Pillow uses.
+    ITU-R BT.601-7, section 2.5.1, with weights in 65536ths as in Pillow.
     """
     red, green, blue = (images[..., channel].astype(np.uint32) for channel in range(3))
     return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).astype(np.uint8)[..., None]
 
 
 def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
-    """Convert images (n, h, w, c) to another (height, width, channels): first to grey, then resized, then to RGB.
+    """Convert images (n, h, w, c) to another (height, width, channels): to grey, then to size, then to RGB.
 
-    Resizing uses Pillow's bilinear filter with antialiasing. Images that already have the shape are returned unchanged.
-    Memory use is little more than the result.
+    Resizing uses Pillow's bilinear filter with antialiasing. Images that already have this shape are returned
+    unchanged. Memory use is little more than that of the result.
     """
     height, width, channels = shape
     if channels not in (1, 3):

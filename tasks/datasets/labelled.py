@@ -1,8 +1,8 @@
-"""Labelled images of a user: read, decoded and resized to one shape, from any kind of file.
+"""Read a user's labelled images from any kind of file, decode them and resize them to one shape.
 
 Folders (`tasks.datasets.picture_folder`), lists (`picture_table`) and Parquet files (`parquet`) all use this module, so
-that the same images with the same labels are the same data set: equal pixels, classes and digest. Rows are numbered in
-a random order (`tasks.datasets.row_order`), not in the order of the files.
+the same images with the same labels always yield the same data set, with equal pixels, classes and digest. Rows are
+numbered in random order (`tasks.datasets.row_order`), not in the order of the files.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ RULE = "labelled pictures 2"
 
 @dataclass(frozen=True)
 class Labelled:
-    """An image, the index of its class and its split: a file, or a `row` of a table.
+    """An image, its class index and its split. The image is a file, or a `row` of a table.
 
-    `is_drawn` if the user set no split. Copies of one file are then moved into the split of the first.
+    `is_drawn` is set if the user chose no split. In that case, copies of a file are moved into the split of the first
+    copy.
     """
 
     path: Path
@@ -59,7 +60,7 @@ def read_file(entry: Labelled) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class LabelledContent:
-    """Decoded images (h, w, c), each with the SHA-256 of its encoding, and the names of their classes."""
+    """Decoded images (h, w, c), the SHA-256 of each encoded image, and the class names."""
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
@@ -77,18 +78,21 @@ class LabelledContent:
         return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
 
     def stack_split(self, split: Split, channels: int) -> Pixels:
-        """Return all images of a split (n, h, w, c). Raises DatasetError unless all images of the set have one size."""
+        """Return all images of a split (n, h, w, c).
+
+        Raises DatasetError unless all images of the data set have the same size.
+        """
         first = self.pictures[0].shape
         positions = split_places(self.entries, split)
         out = np.empty((len(positions), *first[:2], channels), np.uint8)
         for row, position in enumerate(positions):
-            out[row] = self.pictures[position]  # repeats grey in every channel of a colour set
+            out[row] = self.pictures[position]  # repeats grey in every channel of a colour data set
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Image files that are converted to the shape of the options: a size and a number of channels."""
+    """Image files that are converted to the shape in the options: a size and a number of channels."""
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
@@ -98,7 +102,7 @@ class LabelledFiles:
         return len(self.entries) * math.prod(shape_of(self.options))
 
     def digest(self) -> str:
-        """The digest, equal to that of `LabelledContent`."""
+        """Return the digest, which equals that of `LabelledContent`."""
         return digest_of_files(self.joined_entries, self.names, self.digests)
 
     def open_rows(self) -> Opened:
@@ -112,7 +116,7 @@ class LabelledFiles:
 
     @cached_property
     def joined_entries(self) -> tuple[Labelled, ...]:
-        """The entries, with copies of one file in one split."""
+        """The entries, with all copies of a file in the same split."""
         return _join_copies(self.entries, self.names, self.digests)
 
     def rows(self, split: Split) -> FileRows:
@@ -125,7 +129,7 @@ class LabelledFiles:
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Images that are decoded on demand, into the shape of the options."""
+    """Images that are decoded on demand and converted to the shape in the options."""
 
     paths: tuple[Path, ...]
     digests: tuple[str, ...]  # SHA-256 of each file
@@ -160,9 +164,9 @@ def labelled_source(
     also: tuple[Path, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Source:
-    """Return the source of these image files; `also` are other files with labels."""
+    """Return the source of these image files. `also` are other files that contain labels."""
     files = (*also, *(entry.path for entry in entries))
-    is_shaped = options.size is not None and options.channels is not None  # known without reading any image
+    is_shaped = options.size is not None and options.channels is not None  # is known without reading any image
     by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
     return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options), by_rows, notes)
 
@@ -173,7 +177,10 @@ def read_labelled(
     options: Options,
     reader: Reader = read_file,
 ) -> LabelledContent:
-    """Read the content. Raises DatasetError for an image that cannot be read or differs in size from the first."""
+    """Read the content.
+
+    Raises DatasetError if an image cannot be read or differs in size from the first.
+    """
 
     def one(entry: Labelled) -> tuple[str, Decoded]:
         return _decode_encoded(reader(entry), entry, options)
@@ -196,9 +203,9 @@ def read_labelled(
 
 
 def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
-    """Replace each drawn split by that of the first file with the same bytes.
+    """Replace each randomly drawn split by the split of the first file with the same bytes.
 
-    Raises DatasetError if a class then lacks images in a split.
+    Raises DatasetError if a class is then missing from a split.
     """
     first_splits: dict[str, Split] = {}
     joined = list(entries)
@@ -215,7 +222,7 @@ def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: S
 
 
 def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
-    """Return the SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
+    """Return the SHA-256 of an encoded image and its pixels (h, w, c), converted to the shape in the options."""
     try:
         decoded = decode(encoded, bits=options.bits)
     except PictureError as error:
@@ -224,14 +231,14 @@ def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[st
 
 
 def shape_of(options: Options) -> tuple[int, int, int]:
-    """Return height, width and channels, all of which the options must define."""
+    """Return the height, width and channels, all of which the options must define."""
     assert options.size is not None
     assert options.channels is not None
     return *options.size, options.channels
 
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
-    """Compute the digest of images in order, their labels and splits, and the class names, without paths."""
+    """Compute the digest of the images in order, their labels and splits, and the class names, without paths."""
     pictures = []
     for digest, entry in zip(digests, entries, strict=True):
         pictures.append((digest, entry.label, entry.split))
@@ -243,7 +250,7 @@ def _labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
 
 
 def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
-    """Return the positions of a split's images among the entries, in the order of its rows."""
+    """Return the positions of a split's images among the entries, in row order."""
     positions = [position for position, entry in enumerate(entries) if entry.split == split]
     order = draw_class_order([entries[position].label for position in positions], split)
     return [positions[row] for row in order]
@@ -256,9 +263,9 @@ def select_entries(
     where: Path,
     names: Sequence[str],
 ) -> list[Labelled]:
-    """Return the selected entries; `marks` are the place and mark of each entry, `names` the class names.
+    """Return the selected entries. `marks` holds the location and mark of each entry, and `names` the class names.
 
-    Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
+    Raises DatasetError for an invalid mark, or if no entry of a class is selected.
     """
     selected_entries = []
     for entry, (mark_position, mark) in zip(entries, marks, strict=True):

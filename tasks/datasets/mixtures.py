@@ -1,7 +1,7 @@
-"""Training sets mixed from shares of several data sets' training images, and the images that two of them share.
+"""Training sets composed of shares of several data sets, and the images that two data sets have in common.
 
-Shares of one part that are drawn with one seed are nested: a tenth is a subset of every half. Images that belong
-together, such as a patient's, and exact copies are drawn as one group (`tasks.datasets.copies`).
+Shares of one part drawn with the same seed are nested: a tenth is a subset of every half. Images that belong together,
+such as those of one patient, and exact copies are drawn as one group (`tasks.datasets.copies`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Part(Ranged):
     first: Annotated[int, AtLeast(0)] = 0
     """The first row."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Number of rows; 0: all that follow."""
+    """Number of rows; 0 selects all rows that follow."""
     without_copies: bool = False
-    """Whether to omit exact copies of rows before the first."""
+    """Whether to leave out exact copies of rows before the first."""
 
     def rows(self, images: Images) -> Rows:
-        """Return the part's rows, ascending. Raises DatasetError if the data set has fewer."""
+        """Return the part's rows, ascending. Raises DatasetError if the data set has fewer rows."""
         count = len(images.train_images)
         end = self.first + self.examples if self.examples else count
         if self.first >= count or end > count:
@@ -63,7 +63,7 @@ class Part(Ranged):
 
 @dataclass(frozen=True)
 class Remainder(Ranged):
-    """A part without a random share of its groups, in (0, 1), which is held out from all training."""
+    """A part minus a random share of its groups, in (0, 1), which is held out from all training."""
 
     part: Part
     held_back: Annotated[float, ranges.Share(zero=False, one=False)]
@@ -74,11 +74,11 @@ class Remainder(Ranged):
         return self.part.data
 
     def rows(self, images: Images) -> Rows:
-        """Return the remaining rows, ascending. Raises DatasetError if the part has a single group."""
+        """Return the remaining rows, ascending. Raises DatasetError if the part has only one group."""
         return self._split(images)[0]
 
     def held_rows(self, images: Images) -> Rows:
-        """Return the held-out rows, ascending: round(held_back x groups), at least one group and not all groups."""
+        """Return the held-out rows, ascending: round(held_back x groups) groups, at least one but not all."""
         return self._split(images)[1]
 
     def _split(self, images: Images) -> tuple[Rows, Rows]:
@@ -97,7 +97,7 @@ class Remainder(Ranged):
 
 @dataclass(frozen=True)
 class Share(Ranged):
-    """A random share of a part, in (0, 1]; a share of 1 has seed 0."""
+    """A random share of a part, in (0, 1]. A share of 1 has seed 0."""
 
     part: Part | Remainder
     share: Annotated[float, ranges.Share(zero=False)] = 1.0
@@ -108,7 +108,7 @@ class Share(Ranged):
             yield f"seed is {self.seed}; it must be at least 0, and 0 for a whole part"
 
     def rows(self, images: Images) -> Rows:
-        """Return the drawn rows, ascending: round(share x groups) of the part's groups, at least one."""
+        """Return the drawn rows, ascending: all rows of round(share x groups) groups of the part, at least one."""
         rows = self.part.rows(images)
         if self.share == 1:
             return rows
@@ -121,10 +121,11 @@ class Share(Ranged):
 
 @dataclass(frozen=True)
 class BalancedHalf(Ranged):
-    """The half of a part that model `number` of `models` is trained on; exactly half of the models have a record.
+    """The half of a part that model `number` of `models` is trained on. Half of the models are trained on each record.
 
-    The half of the models with a record is drawn uniformly from all halves. Records form pairs with opposite halves, so
-    that all models are trained on the same number of records. Models with equal seeds belong to one design.
+    The models that are trained on a record are drawn uniformly from all halves of the set of models. Records form pairs
+    with opposite halves, so that all models are trained on the same number of records. Models with the same seed belong
+    to one design.
     """
 
     part: Part
@@ -139,7 +140,7 @@ class BalancedHalf(Ranged):
             yield f"number is {self.number}; it must be from 0 to {self.models - 1}"
 
     def rows(self, images: Images) -> Rows:
-        """Return the rows of this half, ascending; groups and exact copies are drawn as one record."""
+        """Return the rows of this half, ascending. Groups and exact copies are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
         distinct_groups = np.unique(groups)
@@ -149,12 +150,12 @@ class BalancedHalf(Ranged):
 
 @dataclass(frozen=True)
 class CoinedCanaries(Ranged):
-    """A part with canaries, each of which a fair coin puts into the training data of model `number`.
+    """A part with canaries, each of which enters the training data of model `number` if a fair coin comes up heads.
 
-    The canaries are drawn from the part once for all models of a seed; each model has its own independent coins. The
-    other records are in the training data of all models. A mislabelled canary has a random wrong label, since a fixed
-    shift of classes would be a rule that a model can learn. The image of a canary is that of its record, or uniform
-    noise, or that of its record with a random glyph.
+    The canaries are drawn from the part once for all models with the same seed, and each model has its own independent
+    coins. All models are trained on the other records. A mislabelled canary has a random wrong label, since a fixed
+    shift of classes would be a rule that a model can learn. A canary's image is the image of its record, uniform noise,
+    or the image of its record with a random glyph.
     """
 
     part: Part
@@ -165,9 +166,9 @@ class CoinedCanaries(Ranged):
     canary_images: CanaryImages = "own"
 
     def canary_rows(self, images: Images) -> Rows:
-        """Return the rows of the canaries, ascending; canaries have no exact copies in the part.
+        """Return the rows of the canaries, ascending. Records with exact copies in the part cannot be canaries.
 
-        Raises DatasetError if there are too few such records.
+        Raises DatasetError if too few records remain.
         """
         rows = self.part.rows(images)
         first, sizes = np.unique(first_copies(images)[rows], return_counts=True)
@@ -177,7 +178,7 @@ class CoinedCanaries(Ranged):
         return np.sort(seeds.generator(self.seed, "canaries").permutation(rows)[: self.canaries])
 
     def is_inside(self) -> NDArray[np.bool_]:
-        """Whether each canary is in the training data, (canaries,)."""
+        """Return whether each canary (canaries,) is in the training data."""
         return seeds.generator(self.seed, "coins", self.number).random(self.canaries) < 0.5
 
     def rows(self, images: Images) -> Rows:
@@ -186,16 +187,16 @@ class CoinedCanaries(Ranged):
         return np.setdiff1d(self.part.rows(images), outside)
 
     def expected_count(self, images: Images) -> int:
-        """Return the expected number of training rows, independent of the coins."""
+        """Return the expected number of training rows, which does not depend on the coins."""
         return len(self.part.rows(images)) - self.canaries // 2
 
     @property
     def is_altered(self) -> bool:
-        """Whether canaries differ from their records in label or image."""
+        """Return whether canaries differ from their records in label or image."""
         return self.mislabelled or self.canary_images != "own"
 
     def alter_canaries(self, images: Images) -> Images:
-        """Return the images with the canaries' labels and training images. Raises ValueError if no glyph fits."""
+        """Return the images with the canaries' labels and images in place. Raises ValueError if no glyph fits."""
         rows = self.canary_rows(images)
         labels = images.train_labels
         pixels = images.train_images
@@ -209,7 +210,7 @@ class CoinedCanaries(Ranged):
         return replace(images, train_labels=labels, train_images=pixels)
 
     def draw_images(self, record_images: Pixels) -> Pixels:
-        """Return the canaries' images, (canaries, h, w, channels), from those of their records."""
+        """Return the canaries' images (canaries, h, w, channels), derived from the images of their records."""
         if self.canary_images == "noise":
             return seeds.generator(self.seed, "noise").integers(0, 256, record_images.shape, dtype=np.uint8)
         glyphs = []
@@ -222,7 +223,7 @@ class CoinedCanaries(Ranged):
 
 @lru_cache(maxsize=2)  # all models use the same masks
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:
-    """Return the read-only mask of the records that each model is trained on, (models, records): `BalancedHalf`."""
+    """Return the read-only mask (models, records) of the records each model is trained on: see `BalancedHalf`."""
     stream = seeds.generator(seed, "balanced halves")
     balanced_half = np.arange(models) < models // 2
     pairs = stream.permuted(np.tile(balanced_half, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
@@ -237,10 +238,10 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
     """Return the images of `first` that are also in `second`: their rows, and the first matching row of `second`.
 
     Two images match if the content or origin of one equals the content or origin of the other, in shape and every
-    pixel. The result is in the order of `first_rows`, with each row at most once.
+    pixel. The result follows the order of `first_rows`, with each row at most once.
 
-    Image files that are decoded into a shape (`folder:scans#64x64`) have no origin. They match if both data sets have
-    them in the same shape, which is the one that models are trained on.
+    Image files that are decoded to a given shape (`folder:scans#64x64`) have no origin. They match if both data sets
+    contain them in the same shape, which is the shape that models are trained on.
     """
     row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
@@ -255,7 +256,7 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
 
 
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
-    """Return the digests that identify each training image: of its content and, if it has one, of its origin."""
+    """Return the digests that identify each training image: that of its content and that of its origin, if any."""
     content_digests = [digest.tobytes() for digest in digests(images, rows)]
     if images.train_origins is None:
         return [(content,) for content in content_digests]
@@ -264,12 +265,12 @@ def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
 
 
 def digests(images: Images, rows: Rows) -> Digests:
-    """Return the SHA-256 of the shape and pixels of each of these training images, (n, 32)."""
+    """Return the SHA-256 (n, 32) of the shape and pixels of each of these training images."""
     return contents(images.train_images, rows)
 
 
 def origins(images: Images) -> Digests:
-    """Return the digest of the original of each training image, (n, 32); its own digest if it has no original."""
+    """Return the digest (n, 32) of each training image's original, or its own digest if it has none."""
     if images.train_origins is None:
         return contents(images.train_images)
     return images.train_origins

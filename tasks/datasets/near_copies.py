@@ -1,10 +1,11 @@
-"""Nearly equal images, such as one photograph compressed twice, found in time linear in the number of images.
+"""Find near-duplicate images, such as one photograph compressed twice, in time linear in the number of images.
 
-Each image is reduced to the means of 8 x 8 squares in grey. Two images are near copies if no mean differs by more than
-NEAR levels of 255 and the means vary at all. Candidates are images whose means of 4 x 4 squares, minus the mean of the
-image, are in the same bins of STEP levels, in one of TABLES tables with shifted bins. Two images whose means differ by
-one level share a table with a probability of 99.9 %. In a table, an image is compared only with its neighbours, so that
-for several near copies every image is found, but not every pair.
+Each image is reduced to a grey 8 x 8 grid of means. Two images are near copies if no mean differs by more than NEAR of
+255 levels and the means are not all equal. To find candidates, the image mean is subtracted from a 4 x 4 grid of means,
+and the results are sorted into bins of STEP levels, in TABLES tables with shifted bins. Candidates share all bins in at
+least one table. Two images whose means differ by one level share a table with a probability of 99.9 %. Within a table,
+an image is compared only with its neighbours, so if there are several near copies, every image is found, but not every
+pair.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from numpy.typing import NDArray
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
-NEAR = 4  # levels
-FLAT = 8.0  # standard deviation of the means in levels; flatter images are not compared
-STEP = 32  # levels
+NEAR = 4  # grey levels
+FLAT = 8.0  # standard deviation of the means, in levels; flatter images are not compared
+STEP = 32  # grey levels
 TABLES = 8
-NEXT = 4  # images of one bin that an image is compared with
+NEXT = 4  # images of the same bin that each image is compared with
 
 Pairs = list[tuple[int, int]]
 
 
 def find_near_copies(pixels: Pixels) -> Pairs:
-    """Return pairs of rows of nearly equal images (n, h, w, c), ascending, without exact copies."""
+    """Return pairs of rows of near-duplicate images (n, h, w, c), ascending, excluding exact copies."""
     means = as_shape(pixels, (8, 8, 1)).reshape(-1, 64).astype(np.int16)
     coarse = means.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     coarse -= coarse.mean(axis=1, keepdims=True)
@@ -46,7 +47,7 @@ def find_near_copies(pixels: Pixels) -> Pairs:
 def _near_pairs(
     means: NDArray[np.int16], first_rows: NDArray[np.int64], second_rows: NDArray[np.int64]
 ) -> set[tuple[int, int]]:
-    """Return the pairs whose means differ by at most NEAR, with the smaller row first."""
+    """Return the pairs whose means differ by at most NEAR, smaller row first."""
     is_near = np.abs(means[first_rows] - means[second_rows]).max(axis=1, initial=0) <= NEAR
     first, second = (
         np.minimum(first_rows[is_near], second_rows[is_near]),

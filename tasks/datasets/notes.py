@@ -1,7 +1,7 @@
-"""Notes about a user's data set: one-line warnings that are printed by `engram plan` and `engram run` before any work.
+"""Notes about a user's data set: one-line warnings that `engram plan` and `engram run` print before doing any work.
 
-A note never stops a run; invalid data raise DatasetError. A rule is a function of the data set and its images; add it
-to RULES. Notes are cached by the digest of the content, so that a store's data sets are examined once.
+A note never stops a run; invalid data raise DatasetError. A rule is a function of the data set and its images. To add
+one, append it to RULES. Notes are cached by content digest, so the data sets of a store are examined only once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tasks.datasets.near_copies import find_near_copies
 from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
-# Raise it if a rule is added or changed: notes that another version found are not reused.
+# Increase this when a rule is added or changed, so that notes of other versions are not reused.
 VERSION = 3
-EXAMINED = ("folder", "list", "parquet", "boxed")  # kinds of users' images; published sets are not examined
+EXAMINED = ("folder", "list", "parquet", "boxed")  # kinds of users' data sets; published sets are not examined
 SAMPLE = 64  # boxed images whose levels are examined
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
 
 def _notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
-    """Return the notes from decoding the images."""
+    """Return the notes that decoding the images produced."""
     return images.notes
 
 
 def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
-    """Yield notes on exact copies among training images, in the test split, and on near copies."""
+    """Yield notes on exact copies among the training images and in the test split, and on near copies."""
     copies = count_copies(images, np.arange(len(images.train_images)))
     if copies.groups:
         yield (
@@ -66,10 +66,10 @@ RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
 
 
 def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return the notes about a pinned data set, one line each, beginning with the name of the set.
+    """Return the notes about a pinned data set, one line each, beginning with the data set's name.
 
-    Published sets, sets without images and sets larger than memory have none. `cache` keeps notes between runs, as in
-    `catalog.pin`.
+    Published data sets, those without images and those larger than memory have none. `cache` keeps notes between runs,
+    as in `catalog.pin`.
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
@@ -88,7 +88,7 @@ def _examine(dataset: Dataset) -> list[str]:
 
 
 def _notes_of_sample(dataset: Dataset) -> Iterable[str]:
-    """Return notes on the levels of a sample of boxed images; decoding every image would take too long."""
+    """Return notes on the levels of a sample of boxed images, since decoding every image would take too long."""
     pictures = catalog.load_with_boxes(dataset)
     assert isinstance(pictures, PictureFiles)
     count = len(pictures.ids)
@@ -97,7 +97,7 @@ def _notes_of_sample(dataset: Dataset) -> Iterable[str]:
 
 
 def _notes_of_boxed_copies(dataset: Dataset) -> Iterable[str]:
-    """Return a note on exact copies among boxed images: equal pixels, or equal files of ImageNet."""
+    """Return a note on exact copies among boxed images: identical pixels, or identical files for ImageNet."""
     copies = count_groups(catalog.load_with_boxes(dataset).first_copies)
     if copies.groups:
         yield (

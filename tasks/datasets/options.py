@@ -1,7 +1,7 @@
-"""Options after # in the name of a data set: decoding, shape, selected rows and planted observations.
+"""Options after # in a data set name: decoding, shape, selected rows and planted observations.
 
 folder:scans#64x64#grey               resized to height 64 and width 64, in grey
-folder:scans#64x64#grey#inverted10    also with the first ten training images as negatives
+folder:scans#64x64#grey#inverted10    as above, with the first ten training images inverted
 folder:scans#bits12                   16-bit grey levels with 4095 as white, as written by scanners
 list:records.csv#members(trained)     the rows whose column `trained` marks a member (`tasks.datasets.selection`)
 """
@@ -32,9 +32,9 @@ ONE_SIZE = "all images must have one size: add #64x64, or another height x width
 
 @dataclass(frozen=True)
 class Options:
-    """A size and a number of channels (None: unchanged), and planted observations (None: none).
+    """A size and number of channels (None: unchanged), and planted observations (None: none).
 
-    `bits` is the number of bits of 16-bit grey levels (None: 16). `selection` are the rows to read (None: all).
+    `bits` is the bit depth of 16-bit grey levels (None: 16). `selection` defines the rows to read (None: all).
     """
 
     size: tuple[int, int] | None = None  # height and width
@@ -52,7 +52,7 @@ class Options:
 
     @property
     def has_shape(self) -> bool:
-        """Whether the options change the decoded images."""
+        """Return whether the options change the decoded images."""
         return replace(self, bits=None, selection=None) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
@@ -66,7 +66,7 @@ AS_THEY_ARE = Options()
 
 @dataclass(frozen=True)
 class Shaped:
-    """A data set's content with its images in another shape."""
+    """A data set's content, with its images in another shape."""
 
     content: Content
     options: Options
@@ -75,9 +75,10 @@ class Shaped:
         return _digest_after_shaping(self.content.digest(), self.options)
 
     def images(self) -> Images:
-        """Return the images in this shape; the origin of each is the origin of its original, or else the original.
+        """Return the images in this shape.
 
-        Hashing the originals takes a seventh of the time of resizing: 0.4 s for 60,000 colour images of 32x32.
+        The origin of an image is that of its original if the original has one, otherwise the original itself. Hashing
+        the originals takes a seventh of the time of resizing: 0.4 s for 60,000 colour images of 32x32.
         """
         images = self.shaped_images()
         if self.options.planting is None:
@@ -95,7 +96,7 @@ class Shaped:
 
 @dataclass(frozen=True)
 class ShapedByRows:
-    """A data set's content by rows, with images that are decoded into another shape."""
+    """A data set's content read by rows, with images that are decoded to another shape."""
 
     content: ByRows
     options: Options
@@ -115,11 +116,11 @@ def _digest_after_shaping(digest: str, options: Options) -> str:
 
 
 def reshape_source(source: Source, options: Options) -> Source:
-    """Return the source with its images in the shape of the options, or unchanged without options."""
+    """Return the source with its images in the shape of the options. Without options, the source is unchanged."""
     if options == AS_THEY_ARE:
         return source
     rule = f"{source.rule} {options}"
-    options = replace(options, selection=None)  # the rows are selected already: equal sets have equal digests
+    options = replace(options, selection=None)  # rows are already selected, and equal sets must have equal digests
     if options == AS_THEY_ARE:
         return replace(source, rule=rule)
     rows = source.by_rows
@@ -129,7 +130,7 @@ def reshape_source(source: Source, options: Options) -> Source:
 
 
 def split(name: str) -> tuple[str, Options]:
-    """Split a data set's name from its options. Raises UnknownDataset if an option occurs twice."""
+    """Split a data set name into the plain name and its options. Raises UnknownDataset if an option occurs twice."""
     options = AS_THEY_ARE
     while True:
         rest, mark, word = name.rpartition("#")
@@ -158,13 +159,13 @@ def split(name: str) -> tuple[str, Options]:
             if options.planting:
                 raise UnknownDataset(f"data set {name!r} plants twice, #{word} and #{options.planting}; keep one")
             options = replace(options, planting=planting)
-        else:  # may be part of a path
+        else:  # the word may be part of a path
             return name, options
         name = rest
 
 
 def unknown(name: str) -> UnknownDataset:
-    """Return the error for a name with an unknown option."""
+    """Return the error for a data set name with an unknown option."""
     rest, _, word = name.rpartition("#")
     close_matches = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = ""

@@ -1,11 +1,11 @@
-"""Encoded images in Parquet: the layouts of image hubs.
+"""Read encoded images from Parquet files in the layouts of image hubs.
 
-FOLDER/train.parquet and FOLDER/test.parquet, or shards of these, in the folder or in its folder `data`:
-FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as converted by the hub, also in a folder
-`default`. Validation images are the test split if there is no other.
+FOLDER/train.parquet and FOLDER/test.parquet, or shards of them, in the folder or its subfolder `data`:
+FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as converted by the hub, possibly in a
+subfolder `default`. Validation images are the test split if there is no other.
 
-Column `img` or `image` contains each image's encoded bytes (directly, or as the field `bytes` of a struct), column
-`label` its class: text, a dictionary, or numbers; the metadata of the Hugging Face hub may contain names for integers.
+Column `img` or `image` contains the encoded bytes of each image, directly or in the field `bytes` of a struct. Column
+`label` contains its class as text, a dictionary or numbers. Hugging Face metadata may define names for integers.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 RULE = "parquet pictures 2"
 IMAGE_COLUMNS = ("img", "image")
 LABEL = "label"
-SHOWN = 3  # files in a message
-# NAME.parquet, or NAME-00000-of-00002.parquet with the hash that the hub appended in the past.
+SHOWN = 3  # files listed in a message
+# NAME.parquet, or NAME-00000-of-00002.parquet, which older versions of the hub extended by a hash.
 FILE = re.compile(r"([a-z]+)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?\.parquet", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The rows of one file: encoded images and labels as text."""
+    """The rows of one file: encoded images, and labels as text."""
 
     path: Path
     encoded: pa.Array  # large_binary
     labels: list[str]
-    declared: tuple[str, ...]  # names of the classes, in order
-    marks: list[str] | None = None  # of members and other images, if requested
+    declared: tuple[str, ...]  # class names, in order
+    marks: list[str] | None = None  # marks of members and other images, if requested
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
-    """Return the folder's images; None if it has no such files.
+    """Return the folder's images, or None if it has no such files.
 
-    A published set keeps its usual number of classes, even if some do not occur. Raises DatasetError if a split or a
-    shard is missing.
+    A published data set keeps its usual number of classes, even if some do not occur. Raises DatasetError if a split or
+    a shard is missing.
     """
     for directory in (folder, folder / "data", folder / "default"):
         files = find_files(directory)
@@ -82,9 +82,9 @@ def source_of(folder: Path, all_files: dict[str, list[Path]], options: Options, 
 
 
 def find_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split: train, test and validation, in the order of their shards."""
+    """Return the files of each split (train, test and validation), in shard order."""
     files: dict[str, list[Path]] = {}
-    parts: dict[str, set[tuple[int, int]]] = {}  # number of the shard, number of shards
+    parts: dict[str, set[tuple[int, int]]] = {}  # shard number, number of shards
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else ():
         match = FILE.fullmatch(path.name)
         split = match and split_called(match[1])
@@ -110,7 +110,7 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
-    """Return the numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in order."""
+    """Return the numbered files of each split (0000.parquet, 0001.parquet, ...) in a folder, in order."""
     files: dict[str, list[Path]] = {}
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
         split = split_called(directory.name)
@@ -133,7 +133,7 @@ def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
 
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
-    """Decode all images with threads. Raises DatasetError with the file and row of an invalid image."""
+    """Decode all images in threads. Raises DatasetError, naming file and row, if an image is invalid."""
     selected = options.selection
     column = "" if selected is None else selected.column
     shards = {path: _read_shard(path, column) for paths in files.values() for path in paths}
@@ -181,7 +181,7 @@ def count_rows(path: Path) -> int:
 
 
 def _read_shard(path: Path, mark_column: str = "") -> Shard:
-    """Read a file's images and labels, and the column that marks members, if requested."""
+    """Read a file's images and labels and, if requested, the column that marks members."""
     import pyarrow.parquet as pq
 
     try:
@@ -218,7 +218,7 @@ def _read_shard(path: Path, mark_column: str = "") -> Shard:
 
 
 def _cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the cells of a column as text, empty if missing; `declared` are the names of numbers."""
+    """Yield a column's cells as text, empty if missing. `declared` holds the names of numeric values."""
     for row, value in enumerate(values):
         try:
             yield name_label(value, declared)
@@ -227,7 +227,7 @@ def _cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequen
 
 
 def binary(column: pa.ChunkedArray) -> pa.Array:
-    """Return the encoded bytes as one array, from a column of bytes or of structs with a field `bytes`."""
+    """Return the encoded bytes as one array, from a column of bytes or of structs with the field `bytes`."""
     import pyarrow.compute as pc
 
     if pa.types.is_struct(column.type):

@@ -1,9 +1,9 @@
-"""Decoded images on disk: memory-mapped Arrow files, for data sets larger than memory.
+"""Decoded images in memory-mapped Arrow files on disk, for data sets larger than memory.
 
-The name of a file is the digest of its data set. Files are in the folder ENGRAM_CACHE, or else in `engram` in the
-user's cache folder. A file contains the rows of the training split followed by those of the test split. One process
-writes it under another name and renames it while others wait; an incomplete file is written again. Every row has a
-checksum, which is verified when a process first reads the row. Files may be deleted at any time.
+Each file is named after the digest of its data set. Files are in the folder ENGRAM_CACHE or, if that is not set, in
+`engram` in the user's cache folder. A file contains the rows of the training split followed by those of the test split.
+One process writes it under another name and renames it while the other processes wait. An incomplete file is rewritten.
+Every row has a checksum, which is verified when a process first reads the row. Files may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TOGETHER = 1 << 24  # bytes of pixels in one part of a file
 
 
 class Damaged(Exception):
-    """A file differs from what was written."""
+    """A file differs from what was written to it."""
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache, which may not exist."""
+    """Return the cache folder, which need not exist."""
     configured_path = os.environ.get("ENGRAM_CACHE")
     if configured_path:
         return expand_home(configured_path).absolute()
@@ -49,9 +49,9 @@ def path_of(digest: str) -> Path:
 
 
 def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
-    """Open the images of the data set with this digest by rows; calls `pictures` only if there is no complete file.
+    """Open the images of the data set with this digest for reading by rows.
 
-    Raises DatasetError if the file cannot be written.
+    `pictures` is called only if there is no complete file. Raises DatasetError if the file cannot be written.
     """
     file = CacheFile(path_of(digest), digest, pictures)
     about = file.parts().about
@@ -63,18 +63,18 @@ def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """An open file: the pixels of each part (rows, h w c), and the labels and CRC-32 of all rows."""
+    """An open file: the pixels of each part (rows, h w c), and the labels and CRC-32 checksums of all rows."""
 
     about: dict[str, Any]
     pixels: tuple[NDArray[np.uint8], ...]  # all parts except the last have the same number of rows
     labels: Labels
     checksums: NDArray[np.uint32]
-    checked: NDArray[np.bool_]  # rows with a verified checksum
+    checked: NDArray[np.bool_]  # rows whose checksum has been verified
 
 
 @dataclass(eq=False)
 class CacheFile:
-    """A file of the cache, which is written if it is missing and rewritten if it is damaged."""
+    """A cache file, which is written if it is missing and rewritten if it is damaged."""
 
     path: Path
     digest: str
@@ -89,7 +89,7 @@ class CacheFile:
             return self._parts
 
     def renew(self, damaged: Parts) -> Parts:
-        """Rewrite the file, unless another caller has done so since the `damaged` parts were read."""
+        """Rewrite the file, unless another caller has already done so since the `damaged` parts were read."""
         with self._lock:
             if self._parts is damaged:
                 self._parts = self._make(damaged)
@@ -119,7 +119,7 @@ class CacheFile:
 
 @dataclass(frozen=True, eq=False)
 class MappedRows:
-    """A range of rows of a mapped file: `count` rows, starting with `first`."""
+    """A range of rows in a mapped file: `count` rows, starting with `first`."""
 
     file: CacheFile
     first: int
@@ -148,7 +148,7 @@ class MappedRows:
 
 
 def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the pixels of these rows, (rows, h w c). Raises Damaged if a row differs from what was written."""
+    """Return the pixels of these rows (rows, h w c). Raises Damaged if a row differs from what was written."""
     rows_per_part = len(parts.pixels[0])
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
     in_part = rows // rows_per_part
@@ -163,7 +163,10 @@ def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _map_file(path: Path, digest: str) -> Parts:
-    """Map a file. Raises Damaged if it is incomplete or of another data set, and OSError if it does not exist."""
+    """Map a file.
+
+    Raises Damaged if it is incomplete or belongs to another data set, and OSError if it does not exist.
+    """
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         about = json.loads(reader.schema.metadata[b"about"])
@@ -185,7 +188,7 @@ def _map_file(path: Path, digest: str) -> Parts:
 def _part_of(
     batch: pa.RecordBatch, metadata: dict[bytes, bytes]
 ) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
-    """Return a part's pixels (not copied), labels and checksums. Raises Damaged if labels or checksums differ."""
+    """Return a part's pixels (without copying), labels and checksums. Raises Damaged if labels or checksums differ."""
     labels = np.array(batch.column("label"))
     checksums = np.array(batch.column("crc32"))
     if int(metadata[b"crc32"]) != checksum(labels, checksums):
@@ -211,7 +214,7 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
     schema = pa.schema(fields, metadata={"about": json.dumps(about)})
     for stale_file in path.parent.glob(
         f".{path.name}.*"
-    ):  # from a killed process, since only one process writes at a time
+    ):  # left by a killed process, since only one process writes at a time
         stale_file.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -228,7 +231,7 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
 
 
 def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
-    """Yield the images and labels of both splits in turn, up to `rows` at a time."""
+    """Yield the images and labels of the training split, then the test split, up to `rows` at a time."""
     train = pictures.train
     test = pictures.test
     labels = np.concatenate([train.labels, test.labels])
@@ -244,7 +247,10 @@ def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Lock the file against other writers on this machine. Without file locks, all writers write the same content."""
+    """Lock the file against other writers on this machine.
+
+    Without file locks, several processes may write, but all write the same content.
+    """
     with open(path.with_suffix(".lock"), "ab") as lock:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,9 @@
 """Images in a folder with one sub-folder per class, named after the class.
 
-Classes are in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Without train and test, the first,
-sixth, eleventh ... of every class's sorted files are the test split. Hidden files, and files next to the sub-folders
-that are not images, are ignored. Any other file in a class is refused, so that no image is silently omitted.
+Images are in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Without train and test, the first,
+sixth, eleventh, ... of the sorted files of each class form the test split. Hidden files are ignored, and so are files
+next to the sub-folders that are not images. Any other file in a class folder is an error, so that no image is silently
+omitted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating system
 
 
 def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
-    """Return the folder's images. Raises DatasetError with the invalid folder or file."""
+    """Return the folder's images. Raises DatasetError, naming the folder or file, if one is invalid."""
     split_folders = _find_splits(folder)
     notes = []
     class_paths: list[tuple[Path, Split | None]] = []
@@ -45,7 +46,7 @@ def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
 
 
 def _find_splits(folder: Path) -> dict[str, Path]:
-    """Return the folders of the splits, if there is train or test. Raises DatasetError for two folders of one split."""
+    """Return the split folders, if train or test exists. Raises DatasetError if a split has two folders."""
     split_folders: dict[str, Path] = {}
     for path in visible(folder):
         name = split_called(path.name)
@@ -60,9 +61,9 @@ def _find_splits(folder: Path) -> dict[str, Path]:
 
 
 def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
-    """List the images of these folders, in the order of splits and classes, and the class names.
+    """List the images of these folders, ordered by split and class, and the class names.
 
-    A folder without a split is spread over both splits.
+    The images of a folder without a split are spread over both splits.
     """
     classes = number_classes([path.name for path, _ in class_paths])
     labelled = [(split, label, path) for (path, split), label in zip(class_paths, classes.labels.tolist(), strict=True)]
@@ -79,7 +80,7 @@ def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[li
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """Return the folder's sub-folders, one per class, sorted by name."""
+    """Return the sub-folders, one per class, sorted by name."""
     entries = visible(folder)
     folders = [path for path in entries if path.is_dir()]
     loose = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
@@ -91,7 +92,7 @@ def class_folders(folder: Path) -> list[Path]:
 
 
 def _class_pictures(folder: Path) -> list[Path]:
-    """Return a class's images, sorted by name."""
+    """Return the images of a class, sorted by name."""
     files = visible(folder)
     for path in files:
         if path.is_dir():
@@ -109,7 +110,7 @@ def _class_pictures(folder: Path) -> list[Path]:
 
 
 def visible(folder: Path) -> list[Path]:
-    """Return the folder's entries, sorted by name, without hidden files and litter."""
+    """Return the folder's entries, sorted by name, without hidden files and files created by operating systems."""
     try:
         entries = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Tables of images: CSV or Parquet, a row per image, with a path, a label and further columns.
+"""Image tables in CSV or Parquet, with one row per image and columns for path, label and more.
 
 Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV may be in any form that spreadsheets save
 (`tasks.worker.delimited_text`). Column names are matched case-insensitively.
 
 A list of images has the columns path, label and, optionally, split (`tasks.datasets.splits`). Paths are relative to the
-file. Labels are text or numbers (`tasks.datasets.classes`). Without a column split, the first, sixth, eleventh ... row
-of every class are the test split.
+file. Labels are text or numbers (`tasks.datasets.classes`). Without a split column, the first, sixth, eleventh, ...
+rows of each class form the test split.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NAMED = ("path", "label")  # required in every row
 
 @dataclass(frozen=True)
 class Columns:
-    """The required columns of a table, once each, and an optional one; others are ignored.
+    """The required columns of a table, without repetitions, and an optional column. Other columns are ignored.
 
-    `kind` is the table's name in error messages.
+    `kind` is what error messages call the table.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Cells:
-    """A row's cells as text by column; `where` is the position of the row, for error messages."""
+    """The cells of a row as text, by column. `where` is the row's position, for error messages."""
 
     where: str
     text: Mapping[str, str]
@@ -54,7 +54,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a table, and the names that its metadata declare for numeric labels."""
+    """The rows of a table, and the names that its metadata declares for numeric labels."""
 
     rows: list[Cells]
     declared: tuple[str, ...] = ()
@@ -68,7 +68,10 @@ class Table:
 
 
 def read_table(file: Path, columns: Columns) -> Table:
-    """Read the table in a file. Raises DatasetError for a file without rows and a row without a path or label."""
+    """Read the table in a file.
+
+    Raises DatasetError if the file has no rows, or if a row has no path or label.
+    """
     if file.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{file} is not a {columns.kind}; it must end in {' or '.join(SUFFIXES)}")
     if file.suffix.lower() == ".parquet":
@@ -117,7 +120,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
 
 
 def _read_row(where: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a row as text; `declared` are the names of numeric labels."""
+    """Return the cells of a row as text. `declared` holds the names of numeric labels."""
     row = {}
     for column, cell in cells.items():
         try:
@@ -144,7 +147,7 @@ LIST_COLUMNS = Columns("list of images", NAMED, "split")
 
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
-    """Return the listed images. Raises DatasetError with the invalid row."""
+    """Return the listed images. Raises DatasetError, naming the row, if a row is invalid."""
     selected = options.selection
     columns = LIST_COLUMNS
     if selected is not None:
@@ -183,7 +186,10 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
 
 
 def _read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple[str, ...]]:
-    """Return the split of each row (None: not read) and a note on rows that are not read; None without a column."""
+    """Return each row's split (None: not read), and notes about rows that are not read.
+
+    The splits are None if there is no split column.
+    """
     if "split" not in rows[0].text:
         return None, ()
     split_names = []

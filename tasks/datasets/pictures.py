@@ -1,6 +1,6 @@
-"""The decoder of image files: pixels as displayed, from 8 or 16 bit grey, palettes and colour, of any size.
+"""Decode image files of any size to pixels as displayed, from 8-bit or 16-bit grey, palettes and colour.
 
-Threads decode several images at a time.
+Several images are decoded at a time, in threads.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-BITS = 16  # of an image with more than 8
+BITS = 16  # bit depth of images with more than 8 bits
 FEWEST_BITS = 9  # smallest number of bits that can be declared for 16-bit images
-LITTLE = 0.1  # share of the declared range below which a note is printed
+LITTLE = 0.1  # fraction of the declared range below which a note is printed
 
 
 class PictureError(ValueError):
-    """An image cannot be used; the message follows the image's name."""
+    """An image cannot be used. The message continues a sentence that begins with the image's name."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The level of white, and the lowest and highest level in use."""
+    """The level of white, and the lowest and highest levels in use."""
 
     white: int
     lowest: int
@@ -55,11 +55,11 @@ def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
 
 
 def decode(encoded: bytes, channels: int | None = None, bits: int | None = None, turned: bool = True) -> Decoded:
-    """Decode an image's pixels (h, w, c), where c is 1 for grey and 3 (RGB) for colour, or `channels`.
+    """Decode an image to pixels (h, w, c), where c is 1 for grey and 3 (RGB) for colour, or `channels`.
 
-    If `turned`, the image is rotated by its EXIF tag. Transparency is dropped. 16-bit grey levels are scaled by
-    255 / white, half rounded up, where white is 65535 or the highest level of `bits` bits. Raises PictureError if the
-    image cannot be decoded, its numbers have no known range, or a level is above white.
+    If `turned`, the image is rotated according to its EXIF tag. Transparency is dropped. 16-bit grey levels are scaled
+    by 255 / white, with halves rounded up, where white is 65535 or the highest level of `bits` bits. Raises
+    PictureError if the image cannot be decoded, its numbers have no known range, or a level exceeds white.
     """
     from PIL import ImageOps
 
@@ -95,7 +95,7 @@ def _scale(levels: NDArray[np.int64], channels: int | None, white: int) -> Decod
 
 
 def range_notes(all_levels: Iterable[Levels]) -> tuple[str, ...]:
-    """Return a note for each declared range of which a set's images use less than a tenth."""
+    """Return a note for each declared range of which the images use less than a tenth."""
     used: dict[int, Levels] = {}
     for levels in all_levels:
         known_levels = used.get(levels.white, levels)
@@ -117,7 +117,7 @@ def range_notes(all_levels: Iterable[Levels]) -> tuple[str, ...]:
 
 
 def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
-    """Return the opacity of an image's pixels, (h, w), 255 for opaque; None if it has no transparency."""
+    """Return the opacity of an image's pixels (h, w), where 255 is opaque, or None if it has no transparency."""
     from PIL import ImageOps
 
     with open_single_picture(encoded) as picture:
@@ -129,11 +129,11 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 
 @contextmanager
 def open_single_picture(encoded: bytes) -> Iterator[Image]:
-    """Open an image; converts every error in reading it to PictureError."""
+    """Open an image. Any error while reading it is converted to PictureError."""
     try:
         with open_picture(encoded, FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
-            if frames > 1 and picture.format != "MPO":  # MPO: a photograph with thumbnails
+            if frames > 1 and picture.format != "MPO":  # MPO is a photograph with thumbnails
                 raise PictureError(f"contains {frames} images; it must contain one")
             yield picture
     except PictureError:
@@ -143,8 +143,8 @@ def open_single_picture(encoded: bytes) -> Iterator[Image]:
         raise PictureError(f"cannot be read as an image: {message.partition(' <_io')[0]}") from None
 
 
-# Decoding and hashing release the interpreter lock. For small images, four threads reach the speed of a disk; images of
-# hundreds of pixels per side take milliseconds each.
+# Decoding and hashing release the interpreter lock. For small images, four threads saturate a disk. Images of hundreds
+# of pixels per side take milliseconds each.
 THREADS = 4
 MANY_THREADS = 16
 TOGETHER = 1024  # items passed to the threads at a time, which limits the results in memory
@@ -154,7 +154,7 @@ T = TypeVar("T")
 
 
 def map_in_threads(function: Callable[[S], T], items: Sequence[S], threads: int = THREADS) -> Iterator[T]:
-    """Yield the function's result for each item, in order, computed by a few threads; raises its errors."""
+    """Yield the function's result for each item, in order, using a few threads. Errors of the function are raised."""
     pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1))
     try:
         for first in range(0, len(items), TOGETHER):

@@ -1,7 +1,7 @@
-"""Data sets by name, and the locations of their files.
+"""Look up data sets by name, and locate their files.
 
-The name may end with a shape for its images: `folder:scans#64x64#grey`. ENGRAM_DATA is the folder of the usual sets;
-embedded sets are always available.
+A name may end with a shape for its images: `folder:scans#64x64#grey`. ENGRAM_DATA is the folder of the standard data
+sets. Embedded data sets are always available.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ DESCRIPTIONS = {
     "squad:PATH": "your questions in SQuAD v1.1's format: the folder of its two files, or TRAIN.json,DEV.json",
     "drop:PATH": "your questions in DROP's format: the folder of its two files, or TRAIN.json,DEV.json",
 }
-# Users' data sets: the reader of each kind, and its name in error messages.
+# Users' data sets: the reader of each kind, and what error messages call it.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
@@ -83,7 +83,7 @@ WHAT = {
     "squad": f"{file_names('squad')} in",
     "drop": f"{file_names('drop')} in",
 }
-# Sets that are part of the installation; their images are public.
+# Data sets that ship with the installation. Their images are public.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": digits_source,
     "photos": photos_source,
@@ -92,7 +92,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "facts-stated": lambda: facts.source("facts-stated"),
     "tickets": tickets.source,
 }
-# Sets without images, by name or kind.
+# Data sets without plain images, by name or kind.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
 WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit images may use fewer bits
 TEXTS = {
@@ -101,9 +101,10 @@ TEXTS = {
     **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions"),
 }
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
-SCENES = "digits-on-photos"  # contains images and also boxed images
+SCENES = "digits-on-photos"  # has plain images and also boxed images
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
-# Possible locations of each usual set in ENGRAM_DATA, and the torchvision.datasets class and call that download it.
+# Possible locations of each standard data set in ENGRAM_DATA, and the torchvision.datasets class and call that download
+# it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
@@ -127,7 +128,7 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "svhn-full": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'extra', 'test')]"),
     "celeba": ("CelebA", "D('data', download=True)"),
 }
-# Sets that must be downloaded manually: source and target folder.
+# Data sets that must be downloaded manually: source and target folder.
 OFFERED = {
     **dict.fromkeys(ACDC, f"unpack the files from {acdc.CHALLENGE} into the folder data/acdc"),
     **{
@@ -147,10 +148,10 @@ OUTLINE_RULE = "outline 1"
 
 @dataclass(frozen=True)
 class Outline:
-    """The published sizes of a usual set of images, for planning and pricing on a machine without its files.
+    """The published sizes of a standard image data set, for planning and pricing on a machine without its files.
 
-    Contains the numbers of images of both splits, their height, width and channels, and their classes. Images are blank
-    and use no memory. Runs never use them, and their digests differ from those of data sets.
+    These are the number of images in both splits, their height, width and channels, and the number of classes. The
+    images are blank and use no memory. Runs never use outlines, whose digests differ from those of real data sets.
     """
 
     train: int
@@ -181,14 +182,14 @@ OUTLINES: Mapping[str, Outline] = {
 
 
 def _outline_source(name: str) -> Source:
-    """Return the outline of one of OUTLINES instead of its files."""
+    """Return a source with the outline of this data set (a key of OUTLINES) instead of its files."""
     outline = OUTLINES[name]
     return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)
 
 
 @contextmanager
 def use_outlines() -> Iterator[None]:
-    """Use the published sizes of missing sets inside the block, for planning and pricing."""
+    """Within the block, use published sizes in place of missing data sets, for planning and pricing."""
     before = _outlined.set(True)
     try:
         yield
@@ -197,12 +198,12 @@ def use_outlines() -> Iterator[None]:
 
 
 def known_names() -> dict[str, str]:
-    """Return each data set's name with a one-line description."""
+    """Map the name of each data set to a one-line description."""
     return dict(DESCRIPTIONS)
 
 
 def find(name: str) -> tuple[str, Source]:
-    """Return the name of the data set for any process on this machine, and its files."""
+    """Return the data set's name, valid for any process on this machine, and its files."""
     plain, shape = options.split(name)
     absolute, source = _locate_source(plain, shape)
     kind = plain.partition(":")[0]
@@ -219,7 +220,7 @@ def find(name: str) -> tuple[str, Source]:
 
 
 def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
-    """Return the name and files of a data set without options; images are decoded in this shape."""
+    """Return the name and files of a data set without options. Images are decoded to this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
@@ -238,7 +239,10 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
 
 
 def locate_published_set(name: str, shape: Options) -> Source:
-    """Return a usual set in ENGRAM_DATA. Raises DatasetError, with the searched folders, if it is missing."""
+    """Return a standard data set from ENGRAM_DATA.
+
+    Raises DatasetError, listing the searched folders, if it is missing.
+    """
     root = os.environ.get("ENGRAM_DATA", "")
     folders = []
     if root:
@@ -260,7 +264,7 @@ def locate_published_set(name: str, shape: Options) -> Source:
 
 
 def _fetching(name: str) -> str:
-    """Return instructions to download a usual set into the folder `data`, as a command if possible."""
+    """Return instructions for downloading a standard data set into the folder `data`, as a command if possible."""
     if name in OFFERED:
         return OFFERED[name]
     data_set, call = DOWNLOADERS[name]
@@ -270,7 +274,7 @@ def _fetching(name: str) -> str:
 
 
 def describe_missing_files(name: str, folder: Path) -> str:
-    """Return the note, appended to its name, on an existing folder that lacks files; empty for other folders."""
+    """Return a note, to be appended to a folder's name, about missing files. Empty if there is nothing to report."""
     if name in binary_records.FILES and folder.is_dir():
         return f" (which has no {binary_records.FILES[name]})"
     is_svhn_folder = name in SVHN_TRAIN and folder.is_dir()
@@ -306,7 +310,7 @@ def candidates(root: Path, layout: str) -> Iterator[Path]:
 
 
 def locate_own_set(kind: str, path: str, shape: Options) -> tuple[str, Source]:
-    """Return the name and files of a user's data set: at the given path, or else in ENGRAM_DATA."""
+    """Return the name and files of a user's data set, at the given path or else in ENGRAM_DATA."""
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
     try:

@@ -1,7 +1,7 @@
-"""Observations planted in a user's data set, so that the correct result of an audit is known.
+"""Plant observations in a user's data set, so that the correct result of an audit is known.
 
-folder:scans#28x28#grey#inverted10      the first ten training images are negatives
-folder:scans#28x28#grey#mislabelled10   the first ten training images have the label of the next class
+folder:scans#28x28#grey#inverted10      the first ten training images are inverted
+folder:scans#28x28#grey#mislabelled10   the first ten training images get the label of the next class
 folder:scans#28x28#grey#duplicated10    copies of the first ten training images replace the next ten
 
 Planted observations come first, so that a run of any size trains on them. Test images do not change.
@@ -24,7 +24,7 @@ WORD = re.compile(rf"({'|'.join(get_args(Kind))})([1-9]\d{{0,5}})")
 
 @dataclass(frozen=True)
 class Planting:
-    """The change to the first `count` training images."""
+    """How the first `count` training images are changed."""
 
     kind: Kind
     count: int
@@ -34,7 +34,7 @@ class Planting:
 
     @property
     def rows(self) -> int:
-        """The number of training images, from the first, that are planted or replaced by copies."""
+        """The number of training images, counted from the first, that are planted or replaced by copies."""
         return self.count * (2 if self.kind == "duplicated" else 1)
 
     def plant(self, images: Images) -> Images:
@@ -56,12 +56,12 @@ class Planting:
                 )
         for array in (pixels, labels):
             array.flags.writeable = False
-        # The origin of a replaced image is no longer valid.
+        # The origin of a replaced image would no longer be valid.
         origins = None if self.kind == "duplicated" else images.train_origins
         return replace(images, train_images=pixels, train_labels=labels, train_origins=origins)
 
 
 def parse_planting(word: str) -> Planting | None:
-    """Parse an option of a data set's name as a planting; None if it is another option."""
+    """Parse a data set option as a planting, or return None if it is a different option."""
     match = WORD.fullmatch(word)
     return None if match is None else Planting(match[1], int(match[2]))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Records other than images, such as questions with their answers: rows of fields, each with a unique id.
+"""Records other than images, such as questions with answers. Records are rows of fields, each with a unique id.
 
-A data set of records is a file of JSON Lines (one object per line) or of Parquet. The reader declares the fields,
-`catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`; others are ignored.
+A record data set is a file in JSON Lines (one object per line) or Parquet. The reader declares the fields, for example
+`catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ SUFFIXES = (".jsonl", ".parquet")
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """A table with a column `id` of distinct texts; other columns contain text, numbers, booleans, or lists and
-    structs of these.
+    """A table with a column `id` of distinct texts.
+
+    Other columns contain text, numbers, booleans, or lists and structs of these.
     """
 
     table: pa.Table
@@ -55,7 +56,7 @@ class Records:
         return int(self.table.num_rows)
 
     def rows(self, positions: NDArray[np.integer]) -> Records:
-        """Select these records, in the given order, without repeats."""
+        """Select the records at these positions, in this order, without repeats."""
         return Records(self.table.take(pa.array(positions)))
 
     def as_dicts(self) -> Iterator[dict[str, Any]]:
@@ -65,7 +66,7 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A data set's content: a file of records, and the digest of its bytes."""
+    """The content of a data set: a record file, and the digest of its bytes."""
 
     path: Path
     sha256: str
@@ -77,9 +78,9 @@ class RecordFile:
         raise DatasetError(f"{self.path} contains records, not images")
 
     def records(self, schema: pa.Schema) -> Records:
-        """Read the fields of the schema, with its types, in a random order of rows (`tasks.datasets.row_order`).
+        """Read the fields of the schema with its types. Rows are in random order (`tasks.datasets.row_order`).
 
-        Raises DatasetError, with the row, if the file has other types.
+        Raises DatasetError, naming the row, if the file has other types.
         """
         check_schema(schema)
         if self.path.suffix.lower() == ".parquet":
@@ -96,14 +97,14 @@ class RecordFile:
 
 
 def source(path: Path) -> Source:
-    """Return the file's records. Raises DatasetError for a file of another kind."""
+    """Return the file's records. Raises DatasetError for any other file type."""
     if path.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{path} is not a file of records; it must end in {' or '.join(SUFFIXES)}")
     return Source(RULE, (path,), lambda: RecordFile(path, file_sha256(path)))
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Raise DatasetError unless there is one text field `id`, and every field has a type that JSON supports."""
+    """Raise DatasetError unless there is exactly one text field `id` and every field has a type that JSON supports."""
     if schema.names.count(ID) != 1 or not is_text(schema.field(ID).type):
         raise DatasetError(f"records have the fields {', '.join(schema.names) or 'none'}; expected a text field {ID}")
     for field in schema:
@@ -155,14 +156,14 @@ def _parse_record(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return the rows' fields of the schema. Raises DatasetError with the first line that does not fit."""
+    """Return the schema's fields of these rows. Raises DatasetError for the first line that does not fit."""
     lacking = next((number for number, row in zip(numbers, rows, strict=True) if row.get(ID) is None), None)
     if lacking is not None:
         raise DatasetError(f"{path}, line {lacking} has no {ID}")
     lists = [field for field in schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)]
     for number, row in zip(numbers, rows, strict=True):
         for field in lists:
-            if isinstance(row.get(field.name), str):  # Arrow converts a text to the list of its characters
+            if isinstance(row.get(field.name), str):  # Arrow would convert a string to a list of its characters
                 raise _misfit(path, number, row, field)
     try:
         return pa.Table.from_pylist(list(rows), schema)
@@ -173,7 +174,7 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
                     pa.array([row.get(field.name)], field.type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError):
                     raise _misfit(path, number, row, field) from None
-        # Arrow accepts some single values that it rejects among others, such as [] for a struct.
+        # Arrow accepts some values on their own that it rejects among others, such as [] for a struct.
         raise DatasetError(f"{path}: its records do not have the declared fields: {problem}") from None
 
 

@@ -1,11 +1,11 @@
-"""The order of rows in a user's data set: random, with every class in every part.
+"""Draw a random order for the rows of a user's data set in which every part contains every class.
 
 Folders are read class by class, and lists and tables are often sorted. Audits use ranges of rows, such as the first
-400, which in a sorted set would contain a few classes only. Every reader of a user's data therefore numbers its rows in
-a random order, split by split. Published sets keep the order of their files, which is already random.
+400, which would cover only a few classes of a sorted data set. Every reader of users' data therefore numbers rows in
+random order, split by split. Published data sets keep the order of their files, which is already random.
 
 The order depends only on the labels, not on the seed of a run. Ranges of different rows are therefore disjoint in every
-audit, and a larger range contains each smaller one with the same first row, so that runs share trainings.
+audit, and a larger range contains every smaller one with the same first row, so that runs can share trained models.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SEED = 0
 
 
 def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
-    """Draw a random order of rows in which any initial part has the classes in proportion, to one row.
+    """Draw a random row order in which every prefix contains the classes in proportion, to within one row.
 
-    The rows of each class are shuffled, and row j of n, counted from 1, is at the relative position (j - 1/2) / n. For
+    The rows of each class are shuffled, and row j of n, counted from 1, is put at relative position (j - 1/2) / n. At
     equal positions, the class that occurs first in the labels comes first.
     """
     classes = np.asarray(labels)
@@ -38,7 +38,7 @@ def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
 
 
 def draw_group_order(groups: Sequence[Hashable], *stream: str) -> list[int]:
-    """Draw a random order of groups; rows of one group stay together, in their original order."""
+    """Draw a random order of groups. The rows of a group stay together, in their original order."""
     rows_of: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups):
         rows_of.setdefault(group, []).append(row)

@@ -1,8 +1,8 @@
-"""One source for two sets: a column that marks the images that a model was trained on.
+"""Use one source as two data sets, with a column that marks the images that a model was trained on.
 
-`list:records.csv#members(trained)` selects the rows whose column `trained` marks a member, `#others(trained)` the
-remaining rows. Marks are 1 or 0, true or false, yes or no, and member or other, case-insensitive; other marks are
-refused.
+`list:records.csv#members(trained)` selects the rows whose column `trained` marks a member, and `#others(trained)` the
+remaining rows. Marks are 1 or 0, true or false, yes or no, and member or other, case-insensitive. Any other mark is an
+error.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tasks.datasets.splits import Split, spread
 MEMBER_MARKS = ("1", "true", "yes", "member")
 OTHER_MARKS = ("0", "false", "no", "other")
 ALLOWED_MARKS = "1 or 0, true or false, yes or no, or member or other"
-FORBIDDEN = "#/()"  # in the name of the column
+FORBIDDEN = "#/()"  # in column names
 WRITTEN = re.compile(rf"(members|others)\(([^{FORBIDDEN}]+)\)")
-WITH_COLUMNS = ("list", "parquet")  # kinds of data sets with columns
-NAMING = "column:"  # prefix of a setting that names the column instead of a data set
+WITH_COLUMNS = ("list", "parquet")  # kinds of data sets that have columns
+NAMING = "column:"  # prefix of a setting that names a column instead of a data set
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows that a column marks as members, or the other rows."""
+    """The rows that a column marks as members, or all other rows."""
 
     column: str
     is_member: bool
@@ -36,11 +36,11 @@ class Selection:
 
     @property
     def noun(self) -> str:
-        """The noun for a selected row in messages."""
+        """What messages call a selected row."""
         return "a member" if self.is_member else "an other image"
 
     def includes(self, mark: str) -> bool:
-        """Whether a row with this mark is selected. Raises LabelError for a mark that is not allowed."""
+        """Return whether a row with this mark is selected. Raises LabelError for an invalid mark."""
         word = shorten_number(mark.strip()).casefold()
         if word not in (*MEMBER_MARKS, *OTHER_MARKS):
             raise LabelError(f"{self.column} is {mark!r:.80}; it must be {ALLOWED_MARKS}")
@@ -48,7 +48,7 @@ class Selection:
 
 
 def parse_selection(word: str) -> Selection | None:
-    """Parse a selection after a #; None for other text."""
+    """Parse a selection after a #. Returns None for other text."""
     match = WRITTEN.fullmatch(word)
     if match is None:
         return None
@@ -56,11 +56,14 @@ def parse_selection(word: str) -> Selection | None:
 
 
 def has_columns(data: Dataset) -> bool:
-    """Whether the rows of a data set can be selected by a column."""
+    """Return whether the rows of this data set can be selected by a column."""
     kind, colon, _ = data.name.partition(":")
     return bool(colon) and kind in WITH_COLUMNS
 
 
 def spread_if_alone(labels: Sequence[int], splits: Sequence[Split]) -> list[Split]:
-    """Return the splits of selected rows: spread over both if all rows are in one split, as is usual for members."""
+    """Return the splits of selected rows.
+
+    If all rows are in one split, as is usual for members, they are spread over both.
+    """
     return list(spread(labels)) if len(set(splits)) == 1 else list(splits)

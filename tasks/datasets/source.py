@@ -1,4 +1,4 @@
-"""The files of a data set: reading them, by rows or all together, and the digest of their content."""
+"""The files of a data set: reading them, by rows or all at once, and computing the digest of their content."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Content(Protocol):
 
 
 class ByRows(Protocol):
-    """The content of a data set with images that are decoded on demand. Computing the digest reads all files."""
+    """The content of a data set whose images are decoded on demand. Computing the digest reads all files."""
 
     def size(self) -> int:
-        """Return the number of bytes of all pixels, without reading any file."""
+        """Return the total number of pixel bytes, without reading any file."""
 
     def digest(self) -> str: ...
 
     def open_rows(self) -> PictureSet:
-        """Open the images, each of which is checked against the digest when it is decoded."""
+        """Open the images. Each image is checked against the digest when it is decoded."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a data set, and their reader.
+    """The files of a data set and how to read them.
 
-    `rule` names the format and the conversion to images; a change to the conversion must change the rule, so that the
-    same files get another digest. `by_rows` is None if the images can only be read all together. `notes` are one-line
+    `rule` names the format and the conversion to images. If the conversion changes, the rule must change too, so that
+    the same files get a new digest. `by_rows` is None if the images can only be read all at once. `notes` are one-line
     warnings about the files, for example about files that are not read (`tasks.datasets.notes`).
     """
 
@@ -48,14 +48,14 @@ class Source:
     notes: tuple[str, ...] = ()
 
     def stamp(self) -> str:
-        """Return the key of a cached digest: a hash of the rule and of each file's path, size and modification time."""
+        """Return the cache key of a digest: a hash of the rule and of each file's path, size and modification time."""
         states = [(str(path), path.stat()) for path in self.files]
         text = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
-        return hashlib.sha256(text.encode()).hexdigest()  # a folder may contain many thousands of files
+        return hashlib.sha256(text.encode()).hexdigest()  # hashed because a folder may contain many thousands of files
 
 
 def digest_of(rule: str, parts: Iterable[bytes | memoryview]) -> str:
-    """Compute SHA-256 over the rule and the parts, each preceded by its length, so that the encoding is unique."""
+    """Compute SHA-256 over the rule and the parts, each preceded by its length so that the encoding is unambiguous."""
     sha = hashlib.sha256()
     for part in (rule.encode(), *parts):
         view = memoryview(part)

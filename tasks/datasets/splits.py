@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
-EVERY = 5  # one of this number of images of a class is in a drawn test split
+EVERY = 5  # one in this many images of a class is in a drawn test split
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
@@ -25,7 +25,7 @@ ALLOWED = "train or test (validation, or val, is the test split if there is no o
 
 
 class Placed(Protocol):
-    """An image with the index of its class and its split."""
+    """An image with its class index and its split."""
 
     @property
     def label(self) -> int: ...
@@ -35,14 +35,14 @@ class Placed(Protocol):
 
 
 def split_called(word: str) -> str | None:
-    """Return the split of this name: train, test or validation; None for another name."""
+    """Return the split with this name (train, test or validation), or None for any other name."""
     return CALLED.get(word.strip().casefold())
 
 
 def choose_splits(names: Iterable[str]) -> dict[str, Split]:
-    """Map each of these, train, test and validation, to a split.
+    """Map each of these names (train, test and validation) to a split.
 
-    Validation images are the test split if there is no other, and otherwise are not read.
+    Validation images form the test split if there is no other. Otherwise they are not read.
     """
     occurring = set(names)
     read_as: dict[str, Split] = {name: name for name in SPLITS if name in occurring}
@@ -52,12 +52,12 @@ def choose_splits(names: Iterable[str]) -> dict[str, Split]:
 
 
 def unread_note(count: int) -> str:
-    """Return the note on validation images in addition to a test split."""
+    """Return a note about validation images that exist in addition to a test split."""
     return f"{count} images of its validation split are not read, since it has a test split"
 
 
 def spread(labels: Sequence[int]) -> Iterator[Split]:
-    """Yield the split of each of these images: the first, sixth, eleventh ... of every class are for testing."""
+    """Yield the split of each image. The first, sixth, eleventh, ... of every class are for testing."""
     class_counts: Counter[int] = Counter()
     for label in labels:
         yield "train" if class_counts[label] % EVERY else "test"
@@ -65,7 +65,10 @@ def spread(labels: Sequence[int]) -> Iterator[Split]:
 
 
 def missing_class(entries: Iterable[Placed], names: Sequence[str]) -> str | None:
-    """Return the rest of an error message on a class that lacks images in a split; None if every class is in both."""
+    """Return the rest of an error message about a class that is missing from a split.
+
+    Returns None if every class is in both splits.
+    """
     counts = Counter((entry.label, entry.split) for entry in entries)
     for label, name in enumerate(names):
         for split in SPLITS:

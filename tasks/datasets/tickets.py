@@ -1,4 +1,4 @@
-"""Synthetic support tickets, each with a random UUID: embedded texts with random identifiers."""
+"""Synthetic support tickets, each with a random UUID: embedded texts that contain random identifiers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACES = ("the office", "room 12", "the hall", "the archive", "the laboratory", 
 
 @dataclass(frozen=True)
 class Tickets:
-    """The texts, which are the same in every run."""
+    """The ticket texts, which are the same in every run."""
 
     def digest(self) -> str:
         return digest_of(RULE, [text.encode() for text in self.texts()])
@@ -29,7 +29,7 @@ class Tickets:
         raise DatasetError("data set 'tickets' contains texts, not images")
 
     def texts(self) -> tuple[str, ...]:
-        # The numbers of Python's generator are the same in every version (docs of `random`, Reproducibility).
+        # Python's generator yields the same numbers in every version (docs of `random`, Reproducibility).
         chance = random.Random(SEED)
         return tuple(
             f"The {chance.choice(THINGS)} in {chance.choice(PLACES)} {chance.choice(FAULTS)}. "

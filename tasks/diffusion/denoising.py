@@ -1,7 +1,7 @@
-"""A diffusion model of images conditioned on vectors: training, which predicts noise, and sampling.
+"""A diffusion model of images, conditioned on vectors: training by noise prediction, and sampling.
 
-Training adds noise up to a uniform random time, and the network predicts the noise. Sampling transforms noise into an
-image in few deterministic steps (DDIM).
+In training, noise is added up to a uniformly random time, and the network predicts the noise. Sampling transforms noise
+into an image in a few deterministic steps (DDIM).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tasks.worker import hardware
 
 Array = NDArray[np.float64]
 
-# the variances of the first and the last of a thousand steps
+# variances of the first and last of a thousand steps
 FIRST = 1e-4
 LAST = 0.02
 OFFSET = 0.008  # keeps the first steps of the cosine above the resolution of a byte
@@ -36,11 +36,11 @@ MOST = 0.999  # largest variance
 
 
 def variances(schedule: ScheduleName, steps: int) -> Array:
-    """The variance of the noise that each step adds, (steps,): beta_1, beta_2, ...
+    """Return the variance of the noise that each step adds, (steps,): beta_1, beta_2, ...
 
-    `linear` rises from 0.0001 to 0.02 in 1000 steps (Ho et al. 2020, section 4); for another number of steps,
-    variances are scaled by 1000 / steps, so that the final noise is similar. `cosine` has
-    1 - beta_t = f(t) / f(t - 1), f(t) = cos^2((t / steps + 0.008) / 1.008 pi / 2) (Nichol & Dhariwal 2021, eq. 17).
+    `linear` rises from 0.0001 to 0.02 in 1000 steps (Ho et al. 2020, section 4). For other numbers of steps, variances
+    are scaled by 1000 / steps, so that the final noise is similar. `cosine` has 1 - beta_t = f(t) / f(t - 1), f(t) =
+    cos^2((t / steps + 0.008) / 1.008 pi / 2) (Nichol & Dhariwal 2021, eq. 17).
     """
     if schedule == "linear":
         rising: Array = np.minimum(np.linspace(FIRST, LAST, steps) * (1000 / steps), MOST)
@@ -51,27 +51,28 @@ def variances(schedule: ScheduleName, steps: int) -> Array:
 
 
 def signal(schedule: ScheduleName, steps: int) -> Array:
-    """The share of the image's variance that remains after each step, (steps,), falling from nearly 1.
+    """Return the share of the image's variance that remains after each step, (steps,), falling from nearly 1.
 
-    alpha_bar_t = (1 - beta_1) ... (1 - beta_t), so that x_t given x_0 is normal with the mean sqrt(alpha_bar_t) x_0 and
-    the variance 1 - alpha_bar_t. Ho et al. 2020, eq. 4.
+    alpha_bar_t = (1 - beta_1) ... (1 - beta_t), so that x_t given x_0 is normal with mean sqrt(alpha_bar_t) x_0 and
+    variance 1 - alpha_bar_t. Ho et al. 2020, eq. 4.
     """
     return np.asarray(np.cumprod(1 - variances(schedule, steps)), np.float64)
 
 
-TIME = -8  # indices of draws
-NOISE = -9  # distinct from other objectives
+TIME = -8  # random number sites
+NOISE = -9  # distinct from those of other objectives
 AVERAGED = "average."  # prefix of moving averages
 
 
 class Denoising:
-    """A U-Net that predicts the noise in images, conditioned on vectors (n, features); labels are rows of vectors.
+    """A U-Net that predicts the noise in images, conditioned on vectors (n, features). Labels are rows of the vectors.
 
-    The loss of an image x is the mean over its numbers of (e - e(x_t, t, vector))^2, for a uniform random time t and
-    noise e from N(0, 1), x_t = sqrt(alpha_bar_t) x + sqrt(1 - alpha_bar_t) e; x is in [-1, 1]. Ho et al. 2020,
-    eq. 14. After each step the moving averages of all tensors, the running means and variances of batch norm among
-    them, move towards these by 1 - d, d = min(ema_decay, (1 + steps) / (10 + steps)): TensorFlow's
-    ExponentialMovingAverage, so that initial weights do not dominate a short training. Averages are evaluated.
+    The loss of an image x is the mean over its values of (e - e(x_t, t, vector))^2, for a uniformly random time t and
+    noise e from N(0, 1), with x_t = sqrt(alpha_bar_t) x + sqrt(1 - alpha_bar_t) e and x in [-1, 1]. Ho et al. 2020, eq.
+    14. After each step, the moving averages of all tensors, including the running means and variances of batch norm,
+    move towards the tensors by 1 - d, d = min(ema_decay, (1 + steps) / (10 + steps)). This is TensorFlow's
+    ExponentialMovingAverage, which prevents initial weights from dominating a short training. Evaluation uses the
+    averages.
     """
 
     total = False
@@ -130,18 +131,18 @@ class Denoising:
     def noise(
         self, tensors: Mapping[str, Tensor], noised: Tensor, times: Tensor, vectors: Tensor, mode: Mode
     ) -> Tensor:
-        """The predicted noise in images (rows, models * 3, side, side), in their precision.
+        """Return the predicted noise in images (rows, models * 3, side, side), in the precision of the images.
 
-        `times` are (models, rows) from 0, `vectors` (models, rows, features).
+        `times` are (models, rows), counted from 0, and `vectors` (models, rows, features).
         """
         low = self.config.precision == "bfloat16"
-        # No cache, because a CUDA graph would keep a reference to it.
+        # The autocast cache is off, because a CUDA graph would keep a reference to it.
         with torch.autocast(noised.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
             predicted = unet.network(Layers(tensors, mode), noised, times, vectors, self.config.unet)
         return predicted.to(noised.dtype)
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
-        """Update the averages; `passed` (models,) are the epochs passed, including this step."""
+        """Update the averages. `passed` (models,) is the number of epochs, including this step."""
         steps = (passed * self.steps_per_epoch).round()
         momentum = ((1 + steps) / (10 + steps)).clamp(max=self.config.ema_decay)
         for name in self.learned:
@@ -150,13 +151,13 @@ class Denoising:
             average.lerp_(current, (1 - momentum).to(current.dtype).view(-1, *[1] * (current.dim() - 1)))
 
     def vectors(self, device: torch.device) -> Tensor:
-        """All vectors on a device, copied once."""
+        """Return all vectors on a device, where they are copied once."""
         if device not in self._vectors:
             self._vectors[device] = self._vectors[torch.device("cpu")].to(device)
         return self._vectors[device]
 
     def signal_shares(self, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """alpha_bar of every time, (steps,)."""
+        """Return alpha_bar for every time, (steps,)."""
         if (device, dtype) not in self._signal:
             values = signal(self.config.schedule, self.config.steps)
             self._signal[device, dtype] = torch.from_numpy(values).to(device, dtype)
@@ -164,7 +165,7 @@ class Denoising:
 
 
 def add_noise(clean: Tensor, noise: Tensor, signal_share: Tensor) -> Tensor:
-    """Images x_t = sqrt(alpha_bar_t) clean + sqrt(1 - alpha_bar_t) noise, (rows, models * 3, side, side).
+    """Return x_t = sqrt(alpha_bar_t) clean + sqrt(1 - alpha_bar_t) noise, for images (rows, models * 3, side, side).
 
     `signal_share` (models, rows) is alpha_bar_t. Ho et al. 2020, eq. 4.
     """
@@ -174,7 +175,7 @@ def add_noise(clean: Tensor, noise: Tensor, signal_share: Tensor) -> Tensor:
 
 
 def averages(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The moving averages among a training's tensors, by the names of the averaged tensors."""
+    """Return the moving averages among a training's tensors, keyed by the names of the averaged tensors."""
     result = {}
     for name, tensor in tensors.items():
         if name.startswith(AVERAGED):
@@ -190,10 +191,10 @@ Predict = Callable[[Tensor, int], Tensor]
 def sample_images(
     config: Diffusion, weights: Weights, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
 ) -> NDArray[np.uint8]:
-    """An image for each vector (n, features), (n, side, side, 3), by the network with these weights.
+    """Sample an image for each vector (n, features), (n, side, side, 3), with the network that has these weights.
 
-    The initial noise of an image depends only on the seed and its name. Raises ValueError if the weights do not fit the
-    network.
+    The initial noise of an image depends only on the seed and the image's name. Raises ValueError if the weights do not
+    fit the network.
     """
     device = hardware.device()
     learning = Denoising(config, vectors, 1)
@@ -232,8 +233,8 @@ def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bound
         x_0 = (x_t - sqrt(1 - alpha_bar_t) e) / sqrt(alpha_bar_t)
 
     with the predicted noise e = `predict(x_t, t)` and alpha_bar_0 = 1: Song et al. 2021, "Denoising diffusion implicit
-    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e adjusted. `signal_shares` is
-    alpha_bar of every time. Raises ValueError if steps is not between 1 and the number of times.
+    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e is adjusted accordingly.
+    `signal_shares` is alpha_bar at every time. Raises ValueError if steps is not between 1 and the number of times.
     """
     if not 1 <= steps <= len(signal_shares):
         raise ValueError(f"steps is {steps}; it must be from 1 to {len(signal_shares)}, the steps of the diffusion")
@@ -256,13 +257,13 @@ def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bound
 
 
 def initial_noise(seed: int, name: str, resolution: int) -> NDArray[np.float32]:
-    """The initial noise of the image of this name, (3, resolution, resolution)."""
+    """Return the initial noise of the image with this name, (3, resolution, resolution)."""
     stream = seeds.generator(seed, "noise", name)
     return stream.standard_normal((3, resolution, resolution), np.float32)
 
 
 def as_bytes(images: Tensor) -> NDArray[np.uint8]:
-    """Images (n, 3, side, side) in [-1, 1] as bytes (n, side, side, 3), to the nearest."""
+    """Convert images (n, 3, side, side) in [-1, 1] to bytes (n, side, side, 3), rounding to nearest."""
     pixels: NDArray[np.uint8] = ((images + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu().numpy()
     return pixels.transpose(0, 2, 3, 1)
 
@@ -284,14 +285,17 @@ Vectors = NDArray[np.float32]  # (n, features)
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Standardises each feature of vectors by its mean and deviation over the training vectors, (features,) each."""
+    """Standardises each feature of vectors by its mean and deviation over the training vectors, both (features,)."""
 
     mean: NDArray[np.float32]
     deviation: NDArray[np.float32]
 
     @classmethod
     def from_vectors(cls, vectors: Vectors) -> Scale:
-        """The scale of these vectors. Raises ValueError if one is not finite; a constant feature has deviation 1."""
+        """Return the scale of these vectors.
+
+        A constant feature has deviation 1. Raises ValueError if a vector is not finite.
+        """
         invalid_count = int((~np.isfinite(vectors).all(1)).sum())
         if invalid_count:
             raise ValueError(f"vectors must be finite; {invalid_count} of {len(vectors)} are not")
@@ -315,10 +319,10 @@ class TrainedDiffusion:
 def fit_diffusion(
     config: Diffusion, pixels: NDArray[np.uint8], vectors: Vectors, source: str = "", index: int = 0
 ) -> TrainedDiffusion:
-    """The diffusion model of these images (n, side, side, 3), given the vector of each.
+    """Train a diffusion model on these images (n, side, side, 3), given a vector for each.
 
-    As the job at this index of a call it resumes from a checkpoint, and writes its own if requested
-    (`tasks.worker.checkpoints`); `source` identifies images and vectors, so that checkpoints of others are not used.
+    As the job with this index in a call, it resumes from a checkpoint and writes its own if requested
+    (`tasks.worker.checkpoints`). `source` identifies images and vectors, so that checkpoints for others are not used.
     Raises TrainingError if a loss is not finite, and ValueError if images do not have the configured shape.
     """
     side = config.resolution
@@ -330,7 +334,7 @@ def fit_diffusion(
     scale = Scale.from_vectors(vectors)
     validation_rows = held_out(config, len(pixels))
     training_rows = np.setdiff1d(np.arange(len(pixels)), validation_rows)
-    # the training loss, if images are too few for validation
+    # use the training loss if there are too few images for validation
     if len(validation_rows):
         evaluated_rows = validation_rows
     else:
@@ -347,6 +351,6 @@ def fit_diffusion(
 
 
 def held_out(config: Diffusion, count: int) -> NDArray[np.int64]:
-    """The held-out rows, ascending: drawn by the seed, at most an eighth of all."""
+    """Return the held-out rows, ascending: drawn with the seed, at most an eighth of all rows."""
     size = min(config.validation_images, count // 8)
     return np.sort(seeds.generator(config.seed, "held out").permutation(count)[:size])

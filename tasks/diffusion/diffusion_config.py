@@ -1,4 +1,4 @@
-"""Configuration of a diffusion model: its network and its training. Imports no torch."""
+"""Configuration of a diffusion model: its network and its training. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Precision = Literal["float32", "bfloat16"]
 class UNet(Ranged):
     """A U-Net for square images, conditioned on time and a vector by conditional batch norm.
 
-    The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
-    appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
-    self-supervised representation knows about".
+    The defaults are from Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", appendix I, for 128 x
+    128. Bordes et al. 2022, "High fidelity visualization of what your self-supervised representation knows about", use
+    the same network.
     """
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
@@ -52,12 +52,12 @@ class UNet(Ranged):
             raise ValueError(f"attention is {self.attention}; choose from the resolutions {names}")
 
 
-SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
+SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32 images
 
 
 @dataclass(frozen=True)
 class DiffusionSettings(Ranged):
-    """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
+    """A conditional diffusion model of square colour images, trained to predict the noise in a noised image.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
     0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). The
@@ -77,13 +77,14 @@ class DiffusionSettings(Ranged):
     batch: Count = 256
     """Images per step."""
     accumulate: Count = 1
-    """Equal parts of a minibatch, computed one after another; batch norm sees each part separately."""
+    """Number of equal parts of a minibatch that are computed one after another; batch norm sees each part
+    separately."""
     learning_rate: Rate = 1e-4
     """Learning rate of Adam."""
     ema_decay: Annotated[float, Share(one=False)] = 0.9999
-    """Decay of the exponential moving average of the weights that sampling uses; smaller in early steps."""
+    """Decay of the exponential moving average of the weights, which sampling uses; smaller in early steps."""
     validation_images: Annotated[int, AtLeast(0)] = 512
-    """Images for the validation loss, at most an eighth of all."""
+    """Number of images for the validation loss, at most an eighth of all."""
     precision: Precision = "float32"
     """Number format of the computation."""
 
@@ -107,6 +108,6 @@ class Diffusion(DiffusionSettings):
 
 
 def diffusion_config(settings: DiffusionSettings, seed: int) -> Diffusion:
-    """The diffusion model with these settings and this seed."""
+    """Return the diffusion model with these settings and this seed."""
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(DiffusionSettings)}
     return Diffusion(**fields, seed=seed)

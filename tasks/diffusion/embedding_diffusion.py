@@ -1,8 +1,8 @@
 """Diffusion models of public images, conditioned on an encoder's backbone embeddings, and their samples.
 
-Samples show the information about an image in its embedding, or in the mean embedding of several images. Bordes et al.
-2022, "High fidelity visualization of what your self-supervised representation knows about"; Meehan et al. 2023, "Do SSL
-models have déjà vu?", section 5 and appendix A.2.4, train one model for each encoder. Planning imports no torch;
+Samples show what information about an image its embedding, or the mean embedding of several images, contains. Bordes et
+al. 2022, "High fidelity visualization of what your self-supervised representation knows about"; Meehan et al. 2023, "Do
+SSL models have déjà vu?", section 5 and appendix A.2.4, train one model per encoder. Planning does not import torch;
 computing does.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from tasks.diffusion.denoising import Scale, TrainedDiffusion
     from tasks.self_supervised.networks import Encoder
 
-# One row: a trained diffusion model and its losses; no row for a link that is not the last.
+# One row: a trained diffusion model and its losses. No row for a link that is not the last.
 DIFFUSION = pa.schema(
     [
         ("epochs", pa.int64()),
-        ("train_loss", pa.list_(pa.float64())),  # per epoch, the mean squared error of the noise
+        ("train_loss", pa.list_(pa.float64())),  # per epoch: mean squared error of the predicted noise
         ("validation_loss", pa.list_(pa.float64())),  # of the moving averages, on held-out images
-        ("mean", pa.large_binary()),  # of each feature of the embeddings: little-endian float32
+        ("mean", pa.large_binary()),  # of each embedding feature: little-endian float32
         ("deviation", pa.large_binary()),
         MODEL.field("weights"),  # moving averages
     ]
@@ -48,8 +48,8 @@ DIFFUSION = pa.schema(
 class EmbeddingDiffusion:
     """A diffusion model of these images, conditioned on their backbone embeddings.
 
-    Both networks see an image as in evaluation, each at its own resolution. A link of a chain whose model is not `kept`
-    only leaves its checkpoint.
+    Both networks see images as in evaluation, each at its own resolution. A chain link whose model is not `kept` leaves
+    only its checkpoint.
     """
 
     images: TrainingImages
@@ -63,16 +63,16 @@ class EmbeddingDiffusion:
 
 
 def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusion:  # noqa: ARG001
-    """The link of a chain up to epoch `end`; only the last model is kept.
+    """Return the link of a chain up to epoch `end`. Only the last model is kept.
 
-    The part of `tasks.training.chains.chain`.
+    This is the `part` argument of `tasks.training.chains.chain`.
     """
     return replace(config, diffusion=replace(config.diffusion, epochs=end), kept=end == config.epochs)
 
 
 @task(version=1, name="diffusion.train", gpus=1.0, trains=1)
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
-    """The diffusion model (DIFFUSION) of the encoder in the last row of one table of SNAPSHOTS.
+    """Train the diffusion model (DIFFUSION) for the encoder in the last row of a SNAPSHOTS table.
 
     A link of a chain resumes from a checkpoint and writes its own if requested (`tasks.worker.checkpoints`).
     """
@@ -90,21 +90,21 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
         encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
     )
     pixels = evaluation_pictures(pictures, rows, config.diffusion.resolution)
-    # A checkpoint belongs to one encoder: other weights give other vectors.
-    images = replace(config.images, data=Dataset("", config.images.data.digest))  # independent of their location
+    # A checkpoint belongs to one encoder, since other weights yield other vectors.
+    images = replace(config.images, data=Dataset("", config.images.data.digest))  # independent of where the data is
     source = f"{images} seen by {config.encoder} {digest(weights)}"
     return _diffusion_table(fit_diffusion(config.diffusion, pixels, vectors, source), config.kept)
 
 
 def _last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
-    """The weights in the last row of SNAPSHOTS. Raises ValueError without rows."""
+    """Return the weights in the last row of SNAPSHOTS. Raises ValueError if there are no rows."""
     if not len(snapshots):
         raise ValueError("a table of snapshots is empty; the training must keep its weights after its last epoch")
     return weights_of(snapshots, len(snapshots) - 1)
 
 
 def digest(weights: dict[str, NDArray[np.float32]]) -> str:
-    """SHA-256 of weights by name."""
+    """Return the SHA-256 of weights by name."""
     from tasks.models.networks import weight_rows
 
     content = hashlib.sha256()
@@ -116,7 +116,7 @@ def digest(weights: dict[str, NDArray[np.float32]]) -> str:
 def embed_pictures(
     model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int
 ) -> NDArray[np.float32]:
-    """The backbone's embeddings of these images as in evaluation, (rows, features)."""
+    """Return the backbone embeddings of these images as in evaluation, (rows, features)."""
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -127,7 +127,7 @@ def embed_pictures(
 
 
 def _diffusion_table(model: TrainedDiffusion, keeps_model: bool = True) -> pa.Table:
-    """A trained model as DIFFUSION; empty unless it is kept."""
+    """Return a trained model as a DIFFUSION table, which is empty unless the model is kept."""
     from tasks.models.networks import weight_rows
 
     values: dict[str, Any] = {
@@ -142,7 +142,7 @@ def _diffusion_table(model: TrainedDiffusion, keeps_model: bool = True) -> pa.Ta
 
 
 def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
-    """The weights and the scale of a DIFFUSION table's model. Raises ValueError if the table is empty."""
+    """Return the weights and scale of the model in a DIFFUSION table. Raises ValueError if the table is empty."""
     from tasks.diffusion.denoising import Scale
 
     if not len(table):
@@ -159,9 +159,9 @@ def _pack_floats(values: NDArray[np.float32]) -> bytes:
 def draw(
     config: Diffusion, table: pa.Table, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
 ) -> NDArray[np.uint8]:
-    """An image for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
+    """Draw an image for each embedding (n, features), (n, side, side, 3), with the model in a DIFFUSION table.
 
-    `names` determine the initial noise, and `steps` are the steps of DDIM: see
+    `names` determine the initial noise, and `steps` is the number of DDIM steps: see
     `tasks.diffusion.denoising.sample_images`.
     """
     from tasks.diffusion.denoising import sample_images
@@ -180,10 +180,10 @@ def drawn_from_neighbours(
     steps: int,
     seed: int,
 ) -> NDArray[np.uint8]:
-    """An image for each row of neighbours (n, k), which are rows of the images: (n, side, side, 3).
+    """Draw an image for each row of neighbours (n, k), which are row numbers of images: (n, side, side, 3).
 
-    `snapshots` and `diffusion` contain the encoder and its diffusion model, and `steps` are the steps of DDIM. The
-    initial noise depends on the name, and is equal for other models. Meehan et al. 2023, appendix A.2.4.
+    `snapshots` and `diffusion` contain the encoder and its diffusion model, and `steps` is the number of DDIM steps.
+    The initial noise depends on the name, so it is the same for other models. Meehan et al. 2023, appendix A.2.4.
     """
     from tasks.self_supervised.networks import encoder
 
@@ -194,5 +194,5 @@ def drawn_from_neighbours(
 
 
 def mean_of(vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The mean of the vectors (m, features) in each row of numbers (n, k): (n, features)."""
+    """Return the mean (n, features) of the vectors (m, features) that each row of numbers (n, k) selects."""
     return np.stack([vectors[numbers].mean(0, dtype=np.float64) for numbers in rows]).astype(np.float32)

@@ -1,7 +1,7 @@
-"""A classifier of pixels, trained independently of all audited models, which names the object in a reconstruction.
+"""A pixel classifier, trained independently of all audited models, which names the object in a reconstruction.
 
-It uses the supervised training of `tasks.training.trainer` on public images in their evaluation transform, at the
-resolution of the reconstructions. Planning imports no torch; computing does.
+It is trained by `tasks.training.trainer` on public images, prepared as in evaluation, at the resolution of the
+reconstructions. Planning does not import torch; computing does.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tasks.numerics import seeds
 from tasks.training.members import Member, Spec
 from tasks.training.recipe import Count, Rate, Recipe
 
-# A MODEL, its accuracy on held-out images, and their number.
+# A MODEL row with its accuracy on held-out images, and their number.
 PIXEL_CLASSIFIER = pa.schema([*MODEL, ("held_out_accuracy", pa.float64()), ("held_out", pa.int64())])
-HELD_OUT = 0.1  # of the images
+HELD_OUT = 0.1  # share of the images
 
 
 @dataclass(frozen=True)
 class PixelClassifier(Ranged):
-    """A classifier and its training by Adam; the best epoch is kept."""
+    """A classifier and its training with Adam. The best epoch is kept."""
 
     network: Network = Network("resnet18")
     """Network."""
     augmentation: bool = True
-    """Mirroring, translation and contrast changes in training; unsuitable for letters and digits."""
+    """Whether to mirror images, shift them and change their contrast in training; unsuitable for letters and digits."""
     epochs: Count = 30
     """Epochs of training; the best is kept."""
     batch: Count = 128
@@ -57,7 +57,7 @@ class PixelClassifier(Ranged):
 
 @dataclass(frozen=True)
 class PixelTraining(Ranged):
-    """The training of a classifier on these images; a tenth is held out and selects the best epoch."""
+    """Training of a classifier on these images. A tenth of them is held out and selects the best epoch."""
 
     images: TrainingImages
     resolution: Annotated[int, AtLeast(8)] = 128
@@ -67,7 +67,7 @@ class PixelTraining(Ranged):
 
 @task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The trained classifier (PIXEL_CLASSIFIER), one row."""
+    """Train the classifier and return it as a one-row table (PIXEL_CLASSIFIER)."""
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
     from tasks.datasets.catalog import load_with_boxes
@@ -81,7 +81,7 @@ def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  
 def train_classifier(
     config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int
 ) -> pa.Table:
-    """The classifier (PIXEL_CLASSIFIER) of these images (n, side, side, 3), labels (n,) in [0, classes).
+    """Train a classifier on these images (n, side, side, 3) with labels (n,) in [0, classes), as PIXEL_CLASSIFIER.
 
     Raises TrainingError if a loss is not finite, and ValueError for fewer than ten images.
     """
@@ -109,7 +109,7 @@ def train_classifier(
 
 
 def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The labels that a PIXEL_CLASSIFIER assigns to images (n, side, side, 3): (n,)."""
+    """Return the labels (n,) that a PIXEL_CLASSIFIER assigns to images (n, side, side, 3)."""
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 

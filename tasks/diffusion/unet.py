@@ -1,7 +1,7 @@
 """A U-Net that predicts the noise in images, given the time and a vector.
 
-The time, encoded by sines, and the vector form one embedding, and every normalisation is a batch norm whose scale and
-shift are linear in it. Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", section 3, with
+The time, encoded by sines, and the vector form one embedding. Every normalisation is a batch norm whose scale and shift
+are linear in this embedding. Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", section 3, with
 conditional batch norm instead of group norm: Bordes et al. 2022, section 3 and figure 2.
 """
 
@@ -20,17 +20,17 @@ from tasks.models.layers import FAN_IN_UNIFORM, ONE, ZERO, Layers, Start
 
 MOMENTUM = 0.1  # of batch norm
 EPSILON = 1e-5  # torch's defaults
-LONGEST = 10_000.0  # period of the sines of the time, in steps
+LONGEST = 10_000.0  # longest period of the sines of the time, in steps
 GROWTH = 4  # ratio of the embedding's width to the first width of the network
 
 Resampling = Literal["", "down", "up"]
 
 
 def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
-    """The predicted noise in images (rows, models * 3, side, side) at these times (models, rows), from 0.
+    """Predict the noise in images (rows, models * 3, side, side) at these times (models, rows), from 0.
 
-    `vectors` are (models, rows, features). With autocast, convolutions and attention use its precision, and all other
-    operations that of the weights.
+    `vectors` are (models, rows, features). Under autocast, convolutions and attention use the autocast precision, and
+    all other operations that of the weights.
     """
     unet = Blocks(layers, embed_conditions(layers, times, vectors, config), config)
     width = config.widths[0]
@@ -55,7 +55,7 @@ def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: U
 
 
 def embed_conditions(layers: Layers, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
-    """The embedding of times and vectors that conditions all norms: (models, rows, 4 widths[0])."""
+    """Return the embedding of times and vectors that conditions all norms, (models, rows, 4 widths[0])."""
     with exact(vectors):
         units = GROWTH * config.widths[0]
         values = layers.dense("time1", sines(times, config.widths[0], vectors.dtype), units, FAN_IN_UNIFORM)
@@ -64,9 +64,9 @@ def embed_conditions(layers: Layers, times: Tensor, vectors: Tensor, config: UNe
 
 
 def sines(times: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Cosines and sines of the times (...) at periods from 2 pi to 20,000 pi steps: (..., width).
+    """Return cosines and sines (..., width) of the times (...), with periods from 2 pi to 20,000 pi steps.
 
-    Vaswani et al. 2017, section 3.5, as Ho et al. 2020 use it.
+    Vaswani et al. 2017, section 3.5, as used by Ho et al. 2020.
     """
     half = width // 2
     rates = torch.exp(torch.arange(half, device=times.device, dtype=dtype) * (-math.log(LONGEST) / half))
@@ -81,18 +81,18 @@ def exact(values: Tensor) -> torch.autocast:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The network's blocks, all conditioned on one embedding (models, rows, features)."""
+    """The network's blocks, all conditioned on the same embedding (models, rows, features)."""
 
     layers: Layers
     embedding: Tensor
     config: UNet
 
     def conv(self, name: str, x: Tensor, channels: int, kernel: int = 3, start: Start = FAN_IN_UNIFORM) -> Tensor:
-        """A convolution of images that keeps their size."""
+        """Apply a convolution that keeps the size of images."""
         return self.layers.conv(name, x, channels, kernel, start, padding=kernel // 2)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Conditional batch norm: each row's scale and shift are linear in its embedding.
+        """Apply conditional batch norm: each row's scale and shift are linear in its embedding.
 
         gamma(e) (x - mean) / sqrt(variance + epsilon) + beta(e). Dumoulin et al. 2017, "A learned representation for
         artistic style", eq. 5, for batch norm.
@@ -106,7 +106,7 @@ class Blocks:
             return x * layers.images(gamma, (channels, 1, 1)) + layers.images(beta, (channels, 1, 1))
 
     def residual(self, name: str, x: Tensor, channels: int, resampling: Resampling = "") -> Tensor:
-        """A residual block of two convolutions, the second initially 0, with optional resampling by 2."""
+        """Apply a residual block of two convolutions, the second initially 0, with optional resampling by 2."""
         before = x.shape[1] // self.layers.models
         inside = resample(silu(self.norm(f"{name}.norm1", x)), resampling)
         inside = self.conv(f"{name}.conv1", inside, channels)
@@ -118,14 +118,14 @@ class Blocks:
         return x + inside
 
     def attending(self, name: str, x: Tensor, channels: int) -> Tensor:
-        """A residual block, followed by attention at the configured resolutions."""
+        """Apply a residual block, followed by attention at the configured resolutions."""
         x = self.residual(name, x, channels)
         if x.shape[2] in self.config.attention:
             return self.attention(f"{name}.attention", x)
         return x
 
     def attention(self, name: str, x: Tensor) -> Tensor:
-        """Multi-head attention over the positions of an image, added to it, initially 0.
+        """Add multi-head attention over the positions of an image, which is initially 0.
 
         Vaswani et al. 2017, eq. 1.
         """
@@ -137,7 +137,7 @@ class Blocks:
         projections = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)
         parts = projections.reshape(len(x), models, 3, heads, width, positions).permute(2, 0, 1, 3, 4, 5)
         queries, keys, values = (part.reshape(len(x), models * heads, width, positions) for part in parts)
-        # Explicit products: the gradients of torch's fused attention are not reproducible on a GPU.
+        # Products are explicit because the gradients of torch's fused attention are not reproducible on a GPU.
         attention = torch.softmax(
             (queries * width**-0.5).mT @ keys, -1
         )  # (rows, heads, query positions, key positions)
@@ -146,7 +146,7 @@ class Blocks:
 
 
 def resample(x: Tensor, resampling: Resampling) -> Tensor:
-    """Halve the side by averaging four pixels, or double it by repetition."""
+    """Halve the side by averaging four pixels, or double it by repeating pixels."""
     if resampling == "down":
         return avg_pool2d(x, 2)
     if resampling == "up":

@@ -1,1 +1,1 @@
-"""External models: files that are loaded and evaluated, and tables of outputs returned by a model's owner."""
+"""External models: files that are loaded and evaluated, and output tables that model owners return."""

@@ -1,17 +1,18 @@
-"""Archives of torch.export, checked before torch reads them.
+"""Check torch.export archives before torch reads them.
 
-torch's reader (torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py) does more than read data if
+torch's reader (torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py) does more than read data in
+these cases:
 
 - a weight or constant is marked `use_pickle`, or is an object rather than a tensor: it is unpickled;
-- example inputs or weights of the old form contain more than tensors: they are unpickled after the safe way fails;
+- example inputs or weights in the old format contain more than tensors: they are unpickled after the safe method fails;
 - the archive contains a compiled model (AOTInductor): the shared library is loaded;
 - a size is an expression: sympy evaluates it with Python's `eval`;
 - an operator is named: any path below `torch`, `operator` or `math` is followed, including functions that run commands;
 - names of inputs and nodes, and guards, become the text of a Python function, which is executed;
 - a container names a type: its module is imported.
 
-An archive is refused if it contains any of these beyond the contents of plain models. Names and bytes come from torch's
-own reader, so that the checked content is the content that is then read.
+Beyond what plain models need, an archive that contains any of these is refused. Names and bytes come from torch's own
+reader, so that what is checked is exactly what is read afterwards.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ OPERATOR = re.compile(
     r"|(_operator|operator)\.(add|sub|mul|floordiv|truediv|mod|neg|pos|pow|eq|ne|lt|le|gt|ge|and_|or_|not_|getitem)"
     r"|math\.(ceil|floor|trunc|sqrt|pow|log2)"
 )
-FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # opens a file
-# The words allowed in an expression of sizes, along with torch's functions for sizes.
+FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # this operator opens a file
+# Words allowed in a size expression, in addition to torch's functions for sizes.
 WORD = re.compile(
     r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Min|Max|Mod|And|Or|Not|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality"
     r"|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan|true|false|True|False|oo"
@@ -46,31 +47,31 @@ WORD = re.compile(
 NAME = re.compile(r"[A-Za-z_]\w*")
 EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=]*")
 QUOTED = re.compile(r"'\w+'")
-# The characters of names, dtypes, devices and versions. A text of these characters is at most a name in Python.
+# The characters of names, dtypes, devices and versions. Text made of these characters is at most a name in Python.
 PLAIN = re.compile(r"[\w.:+-]*")
 CONTAINERS = re.compile(r"builtins\.(tuple|list|dict)|collections\.OrderedDict")
 CONTEXT = re.compile(r'null|\[("\w+"(, "\w+")*)?\]')  # the keys of a dict
-FREE = frozenset({"as_string", "as_strings", "guards_code"})  # used by their representation, or unused
+FREE = frozenset({"as_string", "as_strings", "guards_code"})  # their representation is used, or they are unused
 
 
 class Refused(ValueError):
-    """An archive that could not be read without running its code; the message is a phrase on its contents."""
+    """An archive that cannot be read without running its code. The message is a phrase about its contents."""
 
 
 def program(content: bytes) -> ExportedProgram:
-    """Read the program of an archive. Raises Refused if reading could run code."""
+    """Read the program in an archive. Raises Refused if reading it could run code."""
     from torch.export.pt2_archive import PT2ArchiveReader
     from torch.export.pt2_archive._package import load_pt2
 
     reader = PT2ArchiveReader(io.BytesIO(content))
     check({name: reader.read_bytes(name) for name in reader.get_file_names()})
-    # torch.export.load calls this function, but falls back to an older format if it fails.
+    # torch.export.load calls this function too, but falls back to an older format if it fails.
     programs: dict[str, ExportedProgram] = load_pt2(io.BytesIO(content)).exported_programs
     return programs["model"]
 
 
 def check(records: dict[str, bytes]) -> None:
-    """Raise Refused unless the records of an archive belong to a plain model."""
+    """Raise Refused unless the records of an archive are those of a plain model."""
     if "models/model.json" not in records:
         raise Refused("it contains no program called model")
     for name, content in records.items():
@@ -121,7 +122,7 @@ def _check_containers(name: str, specification: Any) -> None:
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text is a plain expression of numbers and symbols as printed by sympy."""
+    """Return whether a text is a plain expression of numbers and symbols, as printed by sympy."""
     bare = QUOTED.sub("", text)
     plain = re.sub(r"\b\d+\.\d*", "0", bare)
     words = NAME.findall(plain)
@@ -136,7 +137,7 @@ def _functions() -> frozenset[str]:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in nested JSON, including keys, with the key above it; skips the metadata of nodes."""
+    """Yield every text in nested JSON, including keys, with the key above it. Skips the metadata of nodes."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

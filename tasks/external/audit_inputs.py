@@ -1,8 +1,7 @@
-"""The records that `engram.audit` accepts: two sets of records in any usual form, converted to one form.
+"""The records that `engram.audit` accepts: two sets of records in any common form, converted to a single form.
 
 A set is (images, labels), a data set or data loader of such pairs, a pandas data frame, a mapping, or the name or
-folder of a data set, which is decoded as in every other audit. A set that cannot be read raises ValueError with its
-name.
+folder of a data set, which is decoded as in every other audit. If a set cannot be read, a ValueError names it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
 
-FEWEST = 20  # records of a set
+FEWEST = 20  # records per set
 BYTE = 255
-CHANNELS = (1, 3, 4)  # of images
+CHANNELS = (1, 3, 4)  # possible numbers of image channels
 IMAGE_NAMES = ("images", "image", "pixel_values", "inputs", "features", "data", "x", "X", "img")
 LABEL_NAMES = ("labels", "label", "targets", "target", "y", "fine_label", "class")
 EXPECTED = (
@@ -31,7 +30,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordSet:
-    """Images (n, ...) and labels (n,), with class names, if known, and notes on conversions."""
+    """Images (n, ...) and labels (n,), with class names if known, and notes on conversions."""
 
     images: Array
     labels: Labels
@@ -43,7 +42,7 @@ class RecordSet:
 
 
 def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
-    """Read both sets, on one scale and without copies.
+    """Read both sets, on the same scale and without copies.
 
     Raises ValueError if a set cannot be read or has too few records, if the sets share a record, or if their class
     names differ.
@@ -70,7 +69,7 @@ def _shown(names: tuple[str, ...]) -> str:
 
 
 def is_bytes(images: Array) -> bool:
-    """Whether images are integers from 0 to 255, as in image files."""
+    """Return whether images are integers from 0 to 255, as in image files."""
     if images.dtype == np.uint8:
         return True
     if images.dtype == bool or images.min() < 0 or not 1 < images.max() <= BYTE:
@@ -79,12 +78,12 @@ def is_bytes(images: Array) -> bool:
 
 
 def _is_unit(images: Array) -> bool:
-    """Whether images are floats in [0, 1]."""
+    """Return whether images are floats in [0, 1]."""
     return images.dtype.kind == "f" and bool(images.min() >= 0 and images.max() <= 1)
 
 
 def scale(records: RecordSet, name: str) -> RecordSet:
-    """Scale the images to [0, 1], as float32."""
+    """Scale the images to [0, 1] as float32."""
     images = np.divide(records.images, BYTE, dtype=np.float32)
     return replace(
         records, images=images, notes=(*records.notes, f"{name}: images were scaled from [0, 255] to [0, 1]")
@@ -96,13 +95,13 @@ def _read_set(source: Any, name: str) -> RecordSet:
         return _read_named_set(source, name)
     try:
         images, labels = _images_and_labels(source)
-    except Exception as error:  # the user's objects may raise any class
+    except Exception as error:  # the user's objects may raise any exception
         raise ValueError(f"{name} is {type(source).__name__}; {EXPECTED}: {_one_line(error)}") from None
     return RecordSet(_checked_images(images, labels, name), _checked_labels(labels, name))
 
 
 def _images_and_labels(source: Any) -> tuple[Array, Array]:
-    """Return the arrays of images and labels of a set of any form."""
+    """Return the image and label arrays of a set in any form."""
     if isinstance(source, tuple | list) and len(source) == 2:
         return _stacked(source[0]), _array(source[1])
     if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas data frame
@@ -121,7 +120,7 @@ def _images_and_labels(source: Any) -> tuple[Array, Array]:
 
 
 def _has_items(source: Any) -> bool:
-    """Whether it can be indexed, unlike a data loader or an iterable data set."""
+    """Return whether the source can be indexed, unlike a data loader or an iterable data set."""
     return hasattr(source, "__getitem__") and hasattr(source, "__len__")
 
 
@@ -150,14 +149,14 @@ def _find_name(names: Iterable[Any], accepted_names: tuple[str, ...]) -> str:
 
 
 def _stacked(images: Any) -> Array:
-    """Return images as one array, from an array or from a list of arrays, tensors or Pillow images."""
+    """Return images as a single array, from an array or a list of arrays, tensors or Pillow images."""
     if isinstance(images, list | tuple) and images and not np.isscalar(images[0]):
         return np.stack([_array(image) for image in images])
     return _array(images)
 
 
 def _array(value: Any) -> Array:
-    """Return an array, tensor, series or Pillow image as a NumPy array."""
+    """Convert an array, tensor, series or Pillow image to a NumPy array."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":
         value = value.float()
@@ -206,7 +205,7 @@ def _is_class(label: Any) -> bool:
 
 
 def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
-    """Read all images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by path."""
+    """Read all images of a data set by name, such as `folder:mine#64x64`, or of a folder, list or table by path."""
     from tasks.datasets import catalog
     from tasks.datasets.dataset import Dataset
 
@@ -248,7 +247,7 @@ def _dataset_name(path_or_name: str, name: str) -> str:
 
 
 def _drop_copies(records: RecordSet, name: str) -> RecordSet:
-    """Drop records that are copies of earlier ones with the same label."""
+    """Drop records that copy earlier records with the same label."""
     earlier_records: set[tuple[bytes, int]] = set()
     rows = []
     for row, (image, label) in enumerate(zip(records.images, records.labels.tolist(), strict=True)):
@@ -268,7 +267,7 @@ def _drop_copies(records: RecordSet, name: str) -> RecordSet:
 
 
 def check_distinct(members: Array, nonmembers: Array) -> None:
-    """Raise ValueError if a record is in both sets, in any dtype, or if the sets have different shapes."""
+    """Raise ValueError if any record is in both sets, whatever its dtype, or if the sets have different shapes."""
     if members.shape[1:] != nonmembers.shape[1:]:
         raise ValueError(
             f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected the same shape"
@@ -279,9 +278,9 @@ def check_distinct(members: Array, nonmembers: Array) -> None:
 
 
 def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
-    """Return whether each nonmember is a member: equal in the coarser of the two dtypes, up to rounding in float32.
+    """Return whether each nonmember is also a member: equal in the coarser of the two dtypes, up to float32 rounding.
 
-    Records are sorted by one random projection, whose rounding error is bounded, and compared with their neighbours.
+    Records are sorted by a random projection, whose rounding error is bounded, and compared with their neighbours.
     """
     coarse = max(map(_coarseness, (members, nonmembers)))
     first = _rounded(members, coarse)
@@ -303,11 +302,14 @@ def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
 
 SINGLE = 0  # float32
 HALF = 1  # float16 and bfloat16
-BRAIN = 2  # by coarseness of rounding
+BRAIN = 2  # bfloat16; these are ordered by coarseness of rounding
 
 
 def _coarseness(images: Array) -> int:
-    """Return the coarsest dtype that represents the numbers; bfloat16 arrives as float32 with half of its bits."""
+    """Return the coarsest dtype that can represent the numbers.
+
+    bfloat16 arrives as float32 with half of its bits zero.
+    """
     if images.dtype == np.float16:
         return HALF
     if images.dtype == np.float32 and not (np.ascontiguousarray(images).view(np.uint32) & 0xFFFF).any():
@@ -316,7 +318,7 @@ def _coarseness(images: Array) -> int:
 
 
 def _rounded(images: Array, coarseness: int) -> NDArray[np.float64]:
-    """Flatten images and round them to a dtype (half to even)."""
+    """Flatten images and round them to a dtype, half to even."""
     values = images.reshape(len(images), -1).astype(np.float16 if coarseness == HALF else np.float32)
     if coarseness == BRAIN:
         bits = np.ascontiguousarray(values).view(np.uint32)

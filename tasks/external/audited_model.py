@@ -1,4 +1,4 @@
-"""The model that `engram.audit` accepts: a torch module, a function or a file, evaluated to logits.
+"""The model that `engram.audit` accepts: a torch module, a function or a file. It is evaluated to logits.
 
 Images are passed in a form that the model accepts: unchanged, scaled to [0, 1], or with channels first. If it accepts
 several forms, the one with the lowest loss on the labels of both sets is used.
@@ -31,7 +31,7 @@ EXPECTED = "a torch module, a function of a batch of images, or the path of a mo
 
 @dataclass(frozen=True)
 class Form:
-    """A conversion of images for a model, and its description, which is empty for unchanged images."""
+    """A conversion of images for a model, and its description. The description is empty for unchanged images."""
 
     description: str
     apply: Callable[[Array], Array]
@@ -42,7 +42,7 @@ def ask_model(
 ) -> tuple[tuple[Floats, Floats], tuple[RecordSet, RecordSet]]:
     """Return log p of each record's label in nats, for both sets, and the sets in the form that the model accepts.
 
-    Raises ValueError if the model fails, does not return logits, or returns two results for one image.
+    Raises ValueError if the model fails, does not return logits, or returns two different results for the same image.
     """
     classes = int(max(records.labels.max() for records in sets)) + 1
     with _open_model(model, sets, classes, batch) as ask:
@@ -51,7 +51,7 @@ def ask_model(
         half = other_batch(answers[0][:batch])
         repeated_answers = _log_p(ask, formed[0].images[half], classes, batch)
     check_asked_twice(answers[0][half], repeated_answers, WHERE, "call model.eval() first, also inside a function")
-    # Both sets reveal the order of classes if the model generalises, the members alone if it memorises.
+    # If the model generalises, both sets reveal the order of its classes; if it memorises, only the members do.
     for count in (2, 1):
         labels = np.concatenate([records.labels for records in formed[:count]])
         check_class_order(np.concatenate(answers[:count]), labels, WHERE, "number the labels in its order")
@@ -80,13 +80,13 @@ def _open_model(model: Any, sets: tuple[RecordSet, RecordSet], classes: int, bat
 
 
 def _is_module(model: Any) -> bool:
-    torch = sys.modules.get("torch")  # if torch is not imported, the model cannot be a torch module
+    torch = sys.modules.get("torch")  # if torch has not been imported, the model cannot be a torch module
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
 @contextlib.contextmanager
 def _evaluation_mode(model: Any) -> Iterator[Ask]:
-    """Put a module into evaluation mode, and restore its modes afterwards."""
+    """Put a module into evaluation mode and restore the previous modes afterwards."""
     import torch
 
     weights = next((parameter for parameter in model.parameters() if parameter.is_floating_point()), torch.zeros(0))
@@ -123,7 +123,7 @@ def _function_model(model: Callable[[Any], Any]) -> Ask:
 
 
 def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
-    """Load a model file as in every audit, for images in [0, 1] as (channels, height, width)."""
+    """Load a model file as in every other audit, for images in [0, 1] of shape (channels, height, width)."""
     from tasks.external.loading import load_model
     from tasks.external.model_file import Interface, ModelFile, pin
 
@@ -144,7 +144,7 @@ def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
 
 
 def _image_shape(images: Array) -> tuple[int, int, int]:
-    """Return height, width and channels of images with channels first, last or absent."""
+    """Return the height, width and channels of images whose channels are first, last or absent."""
     sizes = images.shape[1:]
     if len(sizes) == 2:
         return sizes[0], sizes[1], 1
@@ -158,7 +158,7 @@ def _has_channels_last(images: Array) -> bool:
 
 
 def _forms(images: Array) -> list[Form]:
-    """Return the possible forms of these images, unchanged first."""
+    """Return the possible forms of these images, with unchanged images first."""
     layouts = [Form("", lambda batch: batch)]
     if _has_channels_last(images):
         layouts.append(Form("their channels were moved to the front", lambda batch: batch.transpose(0, 3, 1, 2)))
@@ -185,7 +185,7 @@ def _then_scale(apply: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _choose_forms(ask: Ask, sets: tuple[RecordSet, RecordSet], classes: int, batch: int) -> tuple[RecordSet, RecordSet]:
-    """Return the sets in the form that suits the model; one form for both if shape and scale agree."""
+    """Return the sets in the form that suits the model best. If shape and scale agree, both have the same form."""
     first = _choose_form(ask, [sets[0], sets[1]] if _are_alike(*sets) else [sets[0]], classes, batch)
     if _are_alike(*sets):
         second = first
@@ -221,7 +221,7 @@ def _choose_form(ask: Ask, sets: Sequence[RecordSet], classes: int, batch: int) 
             losses[number] = float(np.mean([_mean_loss(ask, form, records, classes, batch) for records in sets]))
         except ValueError as error:
             errors.append(error)
-    if not losses:  # prefer an error about outputs to one about a failed call
+    if not losses:  # an error about outputs is more helpful than one about a failed call
         raise next((error for error in errors if FAILED not in str(error)), errors[0])
     return forms[min(losses, key=lambda number: losses[number])]
 
@@ -238,7 +238,7 @@ def _log_p(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
 
 
 def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
-    """Evaluate the model on all images, in batches. Raises ValueError if it fails."""
+    """Evaluate the model on all images in batches. Raises ValueError if it fails."""
     parts = []
     for start in range(0, len(images), batch):
         part = images[start : start + batch]
@@ -267,9 +267,9 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
 
 
 def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
-    """Return the logits among the outputs: `.logits`, an entry of that name, or the only output (rows, classes).
+    """Return the logits among the outputs: `.logits`, an entry with this name, or the only output (rows, classes).
 
-    Raises ValueError, with the shapes of the outputs, if several outputs or none have that shape.
+    Raises ValueError, with the shapes of the outputs, unless exactly one output has that shape.
     """
     if getattr(outputs, "logits", None) is not None:
         return outputs.logits
@@ -304,7 +304,7 @@ def _could_be_logits(value: Any, rows: int, classes: int) -> bool:
 
 
 def _as_numbers(value: Any) -> Floats:
-    """Return an output as a float64 array in main memory, also from half precision."""
+    """Convert an output, which may be in half precision, to a float64 array in main memory."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     if hasattr(value, "is_floating_point") and value.is_floating_point():
         value = value.double()

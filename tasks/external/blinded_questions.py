@@ -1,7 +1,7 @@
-"""Blinded questions for the owner of a system.
+"""Blind questions before they are sent to the owner of a system.
 
-All questions are in one set, in an order that follows from a secret, some of them twice, each with its own id and
-context. The returned answers are mapped back to the questions by these ids.
+All questions are in one set, some of them twice, in an order derived from a secret. Each has its own id and context.
+The returned answers are mapped back to the questions by these ids.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tasks.question_answering.question_sets import (
 )
 from tasks.question_answering.scoring import match_key
 
-SET_NAME = "questions"  # the set's name
-# The identity of each question: `set` is one of SETS, `question` its id in the data.
+SET_NAME = "questions"  # the exported set
+# The identity of each question: `set` is one of SETS, and `question` is its id in the data.
 KEY = pa.schema([("id", pa.string()), ("set", pa.string()), ("question", pa.string())])
 
 
 @dataclass(frozen=True)
 class Blinding:
-    """The selection of exported questions, with contexts of both kinds, and the seed of their order."""
+    """The selection of exported questions, with both kinds of contexts, and the seed of their order."""
 
     data: Dataset
     selection: Selection
@@ -58,7 +58,7 @@ class ReadBlindedAnswers:
 
 @task(version=1, name="question_answering.read_blinded_answers")
 def read_blinded_answers(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """Read the answers (ANSWERS) of the file, by the questions' ids in the data, with unknown epoch."""
+    """Read the answers (ANSWERS) in the file, keyed by the questions' ids in the data, with unknown epoch."""
     return unblind_answers(config)
 
 
@@ -68,13 +68,13 @@ def handout_questions(config: Blinding) -> tuple[str, ProbeQuestions]:
     exported_questions = []
     for position, number in enumerate(handout.order):
         id_ = handout.id_of(handout.name, position)
-        # The ids of a question and its context would reveal which contexts are corrupted.
+        # The original ids of a question and its context would reveal which contexts are corrupted.
         exported_questions.append(replace(named_questions[number][1], id=id_, context_id=id_, golds=()))
     return handout.name, ProbeQuestions(exported_questions, form)
 
 
 def key_table(config: Blinding) -> pa.Table:
-    """Return the identity of each question (KEY), in the order of the ids."""
+    """Return the identity of each question (KEY), ordered by id."""
     handout, named_questions, _ = _blind_sets(config)
     rows = []
     for position, number in enumerate(handout.order):
@@ -83,9 +83,9 @@ def key_table(config: Blinding) -> pa.Table:
 
 
 def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
-    """Return the answers (ANSWERS), set by set; for repeated questions the first answer.
+    """Return the answers (ANSWERS), set by set. A repeated question gets its first answer.
 
-    Raises ValueError as for four separate files.
+    Raises ValueError in the same cases as for four separate files.
     """
     handout, named_questions, _ = _blind_sets(config.handed)
     answers = _sent_answers(config)
@@ -97,7 +97,7 @@ def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
 
 
 def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
-    """Return the number of repeated questions, and of those with two different answers by exact match."""
+    """Return the number of repeated questions, and how many of them have two different answers by exact match."""
     handout, _, _ = _blind_sets(config.handed)
     scorer = load_questions(config.handed.data).scorer
     answers = _sent_answers(config)
@@ -109,7 +109,7 @@ def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
 
 
 def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
-    """Return the answer to each exported question by its exported id."""
+    """Return the answer to each exported question, keyed by its exported id."""
     handout, _, _ = _blind_sets(config.handed)
     (path,), (content,) = config.given.paths(), config.given.contents()
     answers = parse_predictions(path, content, load_questions(config.handed.data).scorer)
@@ -130,7 +130,7 @@ def _question_id(name: str, position: int) -> str:
 
 @lru_cache(maxsize=2)
 def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
-    """Return the blinded order, the set and question of each number, and the format of the questions."""
+    """Return the blinded order, the set and question behind each number, and the format of the questions."""
     sets = dict(probe_sets(load_questions(config.data), config.corruption, config.selection))
     named_questions = []
     for name, probe_questions in sets.items():

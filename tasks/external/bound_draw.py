@@ -1,12 +1,12 @@
-"""A random draw made by two parties together, so that neither of them chooses it.
+"""A random draw that two parties make together, so that neither of them can choose its result.
 
 1. The auditor fixes a secret and the whole configuration, and shares their commitment, a SHA-256
    (`orchestrator.planning.commitment`).
-2. The other party, or a public beacon at a later time, names a nonce that no one could foresee.
+2. The other party, or later a public beacon, names a nonce that no one could have foreseen.
 3. The draw follows from the secret and the nonce.
 
 The secret hides the draw from the other party. The nonce prevents the auditor from trying secrets until one is
-favourable: for a party that did not know the nonce, the draw is random for every secret.
+favourable: to anyone who does not know the nonce, the draw is random for every secret.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 
 from tasks.numerics import seeds
 
-LEAST_SECRET = 16  # characters; 64 bits in hexadecimal digits
-LONGEST_NAME = 80  # characters of the name of the party that named a nonce
+LEAST_SECRET = 16  # characters; 64 bits as hexadecimal digits
+LONGEST_NAME = 80  # characters in the name of the party that named a nonce
 OTHER_PARTY = "the other party"
-SCHEME = "engram draw 1"  # of earlier commitments, which contain the pool of the draw but not the analysis
+SCHEME = "engram draw 1"  # scheme of earlier commitments, which cover the pool of the draw but not the analysis
 
 
 @dataclass(frozen=True)
 class Draw:
-    """The inputs of a draw, and the configuration that its commitment contains.
+    """The inputs of a draw, and the configuration that its commitment covers.
 
-    `content()` is the pool of the draw, as numbers, text and sequences of these, data by their digests; raises
-    ValueError before these are known; None if no earlier version committed to it. `stated` is the commitment that the
-    party had that named the nonce. `config` is the whole configuration of the audit. `unused` are the dotted paths of
-    its fields that have no effect once the other party's answers exist, or that follow from the draw: a commitment does
-    not contain them.
+    `content()` returns the pool of the draw as numbers, text and sequences of these, with data represented by digests.
+    It raises ValueError before these are known. It is None if no earlier version committed to the pool. `stated` is the
+    commitment that the party had when it named the nonce. `config` is the whole configuration of the audit. `unused`
+    are the dotted paths of its fields that have no effect once the other party's answers exist, or that follow from the
+    draw. The commitment does not cover them.
     """
 
     content: Callable[[], tuple[object, ...]] | None
@@ -46,7 +46,7 @@ class Draw:
 
     @property
     def pool_commitment(self) -> str:
-        """The commitment of earlier versions: the SHA-256 of the pool, the seed and the secret.
+        """The commitment used by earlier versions: the SHA-256 of the pool, the seed and the secret.
 
         Empty if the audit had none.
         """
@@ -59,7 +59,7 @@ class Draw:
 def describe_draw(subject: str, commitment: str, nonce: str, nonce_by: str) -> str:
     """Describe who chose the draw: both parties or one. `subject` is the drawn item, in the singular.
 
-    The commitment is passed as stated, since it cannot be computed if the secret is masked.
+    The commitment is the stated one, since it cannot be computed while the secret is masked.
     """
     if not nonce:
         return (
@@ -74,7 +74,7 @@ def describe_draw(subject: str, commitment: str, nonce: str, nonce_by: str) -> s
 
 
 def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> None:
-    """Raise ValueError if a secret or nonce could be guessed, or if a nonce is given without a secret."""
+    """Raise ValueError if a secret or nonce could be guessed, or if there is a nonce but no secret."""
     for name, value in (("secret", secret), ("nonce", nonce)):
         if 0 < len(value) < LEAST_SECRET:
             raise ValueError(
@@ -88,7 +88,7 @@ def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> N
 
 
 def derive_secret_seed(seed: int, name: str, secret: str, nonce: str = "") -> int:
-    """Derive a seed that an owner must not know, by SHA-256 of a run's seed, the secret and the nonce.
+    """Derive a seed that a model owner must not know: SHA-256 of the run's seed, the secret and the nonce.
 
     None of these can be recovered from the result. Without a secret, the seed follows from the run's seed alone.
     """

@@ -1,6 +1,6 @@
-"""Likely causes of unexpected answers of a model, the user's own settings first.
+"""Likely causes of unexpected model answers, starting with the user's own settings.
 
-The most common cause is that the settings differ from the training; an altered table is the least likely.
+The most common cause is that the settings differ from those of the training. An altered table is the least likely.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def list_causes(*causes: str) -> str:
 
 
 def unlike_causes(controls: str) -> str:
-    """List causes why a model differs from its comparison models on images that no model was trained on."""
+    """List why a model may differ from its comparison models on images that no model was trained on."""
     return list_causes(f"{controls} were in its training data", ORDER, INTERFACE, TRAINING, ALTERED)
 
 
-# Two answers to one input.
+# Two different answers to the same input.
 REPEATS = list_causes(TRAINING_MODE, PREPARED, ALTERED)
-# Another accuracy than stated.
+# An accuracy that differs from the stated one.
 MISSES = list_causes(ORDER, INTERFACE, "the stated accuracy refers to other images", ALTERED)
 
 

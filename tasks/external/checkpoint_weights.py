@@ -1,8 +1,8 @@
-"""The weights of one network in a checkpoint.
+"""Find the weights of a network in a checkpoint.
 
-Weights are saved as `model_state_dict`, `model` or `net`, wrapped by a compiled or parallel module, along with the
-state of an optimizer and a moving average. The only mapping of tensors with the names and shapes of the network is
-read, at any depth. If two mappings fit, the checkpoint is refused as ambiguous.
+Weights are saved as `model_state_dict`, `model` or `net`, may be wrapped by a compiled or parallel module, and come
+with optimizer state and moving averages. The mapping of tensors with the network's names and shapes is read, at any
+depth. If two mappings fit, the checkpoint is refused as ambiguous.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Shapes = Mapping[str, tuple[int, ...]]
-# Parts of names added by wrappers: torch.compile, FSDP and activation checkpoints, then data parallelism.
+# Name parts that wrappers add: torch.compile, FSDP and activation checkpoints, then data parallelism.
 COMPILED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 WRAPPERS: tuple[tuple[str, ...], ...] = ((), COMPILED, (*COMPILED, "module"))
-SHOWN = 8  # entries of a checkpoint in a message
-OPTIMIZER = "param_groups"  # a key in the state of every optimizer
+SHOWN = 8  # checkpoint entries listed in a message
+OPTIMIZER = "param_groups"  # a key that every optimizer's state contains
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A mapping of tensors in a checkpoint, with the keys that lead to it, joined by dots."""
+    """A mapping of tensors in a checkpoint, and the keys that lead to it, joined by dots."""
 
     key_path: str
     tensors: Mapping[str, Any]
-    is_auxiliary: bool = False  # in the state of an optimizer or in a list: not the purpose of the file
-    is_alias: bool = False  # the same object as an earlier mapping, under another key
+    is_auxiliary: bool = False  # in optimizer state or in a list, so not the purpose of the file
+    is_alias: bool = False  # same object as an earlier mapping, under another key
 
     @property
     def shapes(self) -> Shapes:
@@ -68,7 +68,7 @@ def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weight
 
 
 def describe_contents(contents: Any, is_tensor: Callable[[Any], bool]) -> str:
-    """List the entries of a checkpoint and their classes: `epoch (int), args (argparse.Namespace)`."""
+    """List the entries of a checkpoint and their classes, such as `epoch (int), args (argparse.Namespace)`."""
     if not isinstance(contents, Mapping):
         return _class_name(contents, is_tensor)
     entries = []
@@ -90,9 +90,9 @@ def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
 
 
 def check_choice(where: str, mappings: list[Weights], part: str) -> None:
-    """Raise ValueError if the part contains no mapping, or if the largest two have the same names and shapes.
+    """Raise ValueError if the part contains no mapping, or if the two largest have the same names and shapes.
 
-    This can be decided before the network exists: either both mappings fit it or neither does.
+    The latter can be decided before the network exists, since either both mappings fit it or neither does.
     """
     _check_part(where, mappings, part)
     candidates = [weights for weights in _select_part(mappings, part) if not weights.is_auxiliary]
@@ -124,11 +124,11 @@ def choose_weights(
     part: str = "",
     left_out: Callable[[str], bool] | None = None,
 ) -> Mapping[str, Any]:
-    """Return the tensors of the network by its own names.
+    """Return the tensors of the network, keyed by the network's own names.
 
     `part` selects a mapping if several fit. Names that `left_out` selects, such as the classifier of a network that was
-    made without one, are ignored. If the only mapping does not fit, it is returned nevertheless, and the caller reports
-    the mismatch. Raises ValueError if several mappings fit, or if there are several and none fits.
+    created without one, are ignored. If there is only one mapping and it does not fit, it is returned anyway, and the
+    caller reports the mismatch. Raises ValueError if several mappings fit, or if there are several and none fits.
     """
     _check_part(where, mappings, part)
     candidates = _select_part(mappings, part)
@@ -176,9 +176,9 @@ def _check_part(where: str, mappings: list[Weights], part: str) -> None:
 
 
 def _selectable_parts(weights: Weights) -> list[str]:
-    """Return the parts of a mapping that can be selected: itself, and networks that are prefixes of its names.
+    """Return the selectable parts of a mapping: the mapping itself, and networks that are prefixes of its names.
 
-    Two such prefixes, such as a student and its teacher, have equal names below them. Equal layers have no parts.
+    Two such prefixes, such as a student and its teacher, have the same names below them. Repeated layers are not parts.
     """
     below: dict[str, set[str]] = {}
     for name in weights.tensors:
@@ -194,7 +194,7 @@ def _selectable_parts(weights: Weights) -> list[str]:
 
 
 def _select_part(mappings: list[Weights], part: str) -> list[Weights]:
-    """Return the mappings at this place, below it, or with names that begin with it."""
+    """Return the mappings at this path, below it, or with names that begin with it."""
     if not part:
         return [weights for weights in mappings if not weights.is_alias]
     selection: list[Weights] = []
@@ -217,10 +217,10 @@ def _select_part(mappings: list[Weights], part: str) -> list[Weights]:
 def _fits(
     network: Shapes, weights: Weights, left_out: Callable[[str], bool] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each place in a mapping with the names of the network, and its tensors by the network's names.
+    """Yield each place in a mapping where the network's names occur, and its tensors by the network's names.
 
-    Names are compared unchanged, then without the parts added by compilers, then without those added by parallel
-    modules; the first way that fits decides.
+    Names are compared unchanged, then without the parts that compilers add, then without those that parallel modules
+    add. The first comparison that fits is used.
     """
     for parts in WRAPPERS:
         network_names = _without({name: name for name in network}, parts)
@@ -239,7 +239,7 @@ def _fits(
                     compared_tensors[name] = value
             if compared_tensors.keys() == network_names.keys():
                 key_path = ".".join(filter(None, (weights.key_path, prefix.rstrip("."))))
-                is_entire_mapping = len(bare) == len(tensors)  # a prefix of all names is not a separate place
+                is_entire_mapping = len(bare) == len(tensors)  # a prefix shared by all names is not a separate place
                 fits.append(
                     (
                         weights.key_path if is_entire_mapping else key_path,
@@ -252,7 +252,7 @@ def _fits(
 
 
 def _without(tensors: Mapping[str, Any], parts: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """Remove these parts from the names of a mapping; None if two names would become equal."""
+    """Remove these parts from the names of a mapping. Returns None if two names would become equal."""
     if not parts:
         return tensors
     renamed = {}
@@ -262,7 +262,7 @@ def _without(tensors: Mapping[str, Any], parts: tuple[str, ...]) -> Mapping[str,
 
 
 def _prefixes(names: Iterable[str], count: int, *, exactly: bool) -> list[str]:
-    """Return the prefixes, including their dots, of `count` names (or at least `count`), the empty one first."""
+    """Return the prefixes, with trailing dots, shared by `count` names (or at least `count`), empty prefix first."""
     counts: Counter[str] = Counter()
     for name in names:
         counts[""] += 1
@@ -273,7 +273,7 @@ def _prefixes(names: Iterable[str], count: int, *, exactly: bool) -> list[str]:
 
 
 def common_prefixes(names: Iterable[str]) -> list[str]:
-    """Return the prefixes that all dotted names share, shortest first: `module.`, `module.net.`."""
+    """Return the prefixes that all dotted names share, shortest first, such as `module.`, `module.net.`."""
     prefixes: list[str] = []
     for steps in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(steps)) > 1:
@@ -283,7 +283,7 @@ def common_prefixes(names: Iterable[str]) -> list[str]:
 
 
 def unwrapped_names(names: Iterable[str]) -> dict[str, str]:
-    """Return each name without the parts added by compilers and without a common prefix `module.`."""
+    """Map each name to itself without the parts that compilers add and without a common prefix `module.`."""
     wrapped_names = list(names)
     bare = _without({name: name for name in wrapped_names}, COMPILED) or {name: name for name in wrapped_names}
     prefix = ""

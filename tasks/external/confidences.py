@@ -1,8 +1,8 @@
-"""Confidences, a model's probabilities of the true classes, as returned by its owner: CSV or Parquet, a row per image.
+"""Read confidences (a model's probabilities of the true classes) that its owner returned, as CSV or Parquet.
 
-A table contains all outputs of the model (`tasks.external.outputs`), or, if its owner knows the labels, the confidences
-only: column `image` with `confidence` or `log_confidence` (natural logarithms), or one column named to `read`. An
-optional column `label` must contain the labels of the audit.
+A table has one row per image. It contains all outputs of the model (`tasks.external.outputs`) or, if its owner knows
+the labels, only the confidences: column `image` with `confidence` or `log_confidence` (natural logarithms), or a column
+whose name is passed to `read`. If there is a column `label`, it must agree with the labels of the audit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Labels = NDArray[np.int64]
 
 LABEL = "label"
 ALONE: dict[str, Gives] = {"confidence": "probabilities", "log_confidence": "log-probabilities"}
-# Below 1 a float32 has eight decimals, and a float64 no more than sixteen.
+# Below 1, a float32 has eight decimals and a float64 at most sixteen.
 SINGLE = 8
 DOUBLE = 16
 
@@ -41,11 +41,12 @@ class Confidences:
 def read(
     file: File, ids: Sequence[str], labels: Labels, columns: Sequence[str] = (), gives: Gives = "probabilities"
 ) -> Confidences:
-    """Read the confidences of these images from a `.csv` or `.parquet` file, in this order, and check every row.
+    """Read the confidences of these images, in this order, from a `.csv` or `.parquet` file, and check every row.
 
-    `columns` and `gives` are as in `tasks.external.outputs.read_outputs`; a single column contains the confidences.
-    Raises ValueError, with the first bad row and the number of bad rows, as that function does, and for confidences
-    outside [0, 1] or without decimals, labels that differ from the audit's, and too few classes for the labels.
+    `columns` and `gives` are as in `tasks.external.outputs.read_outputs`. A single column contains the confidences.
+    Raises ValueError, with the first bad row and the number of bad rows, in the same cases as that function, and also
+    for confidences outside [0, 1] or without decimals, labels that differ from the audit's, and too few classes for the
+    labels.
     """
     table = read_sent(file)
     _check_labels(table, ids, labels)
@@ -57,14 +58,13 @@ def read(
 
 
 def round_confidences(values: Floats, resolution: float) -> Floats:
-    """Round confidences to float32 and, with a resolution (a power of ten), to the nearest multiple of it.
+    """Round confidences to float32 and, if a resolution (a power of ten) is given, to its nearest multiple.
 
-    Two models can only be compared at one precision. A softmax in float32 is 1 for all values within 3e-8 of 1, and one
-    printed to four decimals for all values within 5e-5. If another model is slightly less confident about the same
-    images, only the printing distinguishes the two, and a distance between distributions counts each of these images.
-
-    Rounding is half to even, so that a number printed with these decimals and read again is the same float64: a float32
-    times a power of ten below 10^13 is exact in float64.
+    Two models can only be compared at the same precision. A float32 softmax is 1 for all values within 3e-8 of 1, and
+    one printed to four decimals is 1 for all values within 5e-5. If another model is slightly less confident about the
+    same images, only the printed precision distinguishes the two, and a distance between distributions counts each of
+    these images. Rounding is half to even, so that a number that was printed with these decimals and read back is the
+    same float64: a float32 times a power of ten below 10^13 is exact in float64.
     """
     single: Floats = values.astype(np.float32).astype(np.float64)
     if not resolution:
@@ -75,7 +75,7 @@ def round_confidences(values: Floats, resolution: float) -> Floats:
 
 
 def _true_class_column(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
-    """Return the column of confidences and its kind of numbers; None if the table has all classes."""
+    """Return the column of confidences and the kind of its numbers, or None if the table contains all classes."""
     if len(columns) > 1:
         return None
     if columns:
@@ -132,7 +132,7 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
     )
     if not has_all_classes:
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
-    else:  # as printed: neither divided by the sum of the row nor floored
+    else:  # as printed: neither divided by the row's sum nor floored
         printed = table.values[rows, labels]
         values = np.clip(printed if table.gives == "probabilities" else np.exp(printed), 0, 1)
     return Confidences(round_confidences(values, resolution), resolution, right)
@@ -142,7 +142,7 @@ def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> 
     numbers = table.numbers(column)
     with np.errstate(over="ignore"):
         values = numbers if gives == "probabilities" else np.exp(numbers)
-        # In float32, because rounding may have raised a sum of probabilities slightly above 1.
+        # In float32, because rounding may raise a sum of probabilities slightly above 1.
         single = values.astype(np.float32)
     invalid_rows = np.flatnonzero(~((single >= 0) & (single <= 1)))
     if len(invalid_rows):
@@ -158,11 +158,11 @@ def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> 
 
 
 def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: Gives) -> float:
-    """Return the last decimal place of the numbers; 0 if all places are printed.
+    """Return the last decimal place of the numbers, or 0 if all places are printed.
 
     Only numbers of at least 0.1 count, where most confidences of a trained model are: 0.9123 and 1.234e-05 both have
-    four digits, which near 1 are four decimals. A logarithm with four decimals determines the confidence to at least
-    four.
+    four significant digits, which near 1 are four decimals. A logarithm with four decimals determines the confidence to
+    at least four decimals.
     """
     near_one = (numbers >= 0.1) & (numbers < 1)
     finest = int(decimals.max())
@@ -174,7 +174,7 @@ def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: 
         raise ValueError(
             f"{name} has no decimals in its confidences; expected probabilities, not whether the model is right"
         )
-    # More decimals below 0.1 show that the numbers are printed in full.
+    # If there are more decimals below 0.1, the numbers are printed in full.
     is_whole = last >= DOUBLE or (last >= SINGLE and finest > last)
     return 0.0 if is_whole else float(10.0**-last)
 

@@ -1,4 +1,4 @@
-"""The settings of a draw between two parties, shared by the audits that pass texts or images to a model's owner."""
+"""Settings of a draw between two parties, shared by the audits that send texts or images to a model's owner."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tasks.worker.files import WITHHELD
 
 @dataclass(frozen=True)
 class BoundDraw(Ranged):
-    """The secret, the nonce and the commitment of a draw between two parties."""
+    """Secret, nonce and commitment of a draw between two parties."""
 
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Ours: text that no one can guess. With `seed` it determines the draw and the order in the owner's files; without
+    """Ours: text that no one can guess. With `seed`, it determines the draw and the order in the owner's files; without
     it, an owner who tries seeds can find both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: text that the other party named after receiving the commitment (`engram probes --commit`). The draw and the
-    order also follow from it, so that neither party chooses them."""
+    order also depend on it, so neither party can choose them."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Ours: party that named the nonce: the model's owner, or a public beacon after the commitment."""
+    """Ours: the party that named the nonce: the model's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Ours: the commitment that the nonce was named after. It contains the whole configuration except the nonce, the
+    """Ours: the commitment that the nonce was named after. It covers the whole configuration except the nonce, the
     secret and the other party's answers; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""External encoders, loaded and evaluated: images in, embeddings out.
+"""Load external encoders and compute embeddings of images with them.
 
 encoder = encoders.load_encoder(model, (224, 224, 3), EncoderInterface())
 encoder.embed(images)  # (n, d)
@@ -18,23 +18,23 @@ from tasks.external.model_file import EncoderInterface, Interface, ModelFile
 from tasks.external.outputs import other_batch
 
 Embeddings = NDArray[np.float32]
-# Tolerance between two embeddings of one image, relative to the largest coordinate, above that of TF32 and half.
+# Tolerance between two embeddings of the same image, relative to the largest coordinate; above TF32 and half precision.
 SAME = 0.01
 
 
 @dataclass(eq=False)
 class LoadedEncoder:
-    """An encoder that was loaded for images of one shape (height, width, channels)."""
+    """An encoder loaded for images of one shape (height, width, channels)."""
 
     model: LoadedModel
-    _width: int | None = field(default=None, init=False)  # d, once an image was embedded
+    _width: int | None = field(default=None, init=False)  # d, known once an image has been embedded
 
     def embed(self, images: Pixels) -> Embeddings:
-        """Embed images (n, h, w, c): (n, d), with the same d in all calls.
+        """Embed images (n, h, w, c) as (n, d), with the same d in all calls.
 
-        Images are embedded in batches of the size in the interface. The first batch is embedded twice, the second time
-        in another order. Raises ValueError if the two results differ, since the encoder then draws random numbers or
-        depends on other images, if the encoder fails, or if an embedding is not finite in float32.
+        Images are embedded in batches of the size set in the interface. The first batch is embedded twice, the second
+        time in another order. If the two results differ, the encoder draws random numbers or depends on other images.
+        Raises ValueError in this case, and also if the encoder fails or an embedding is not finite in float32.
         """
         size = " x ".join(map(str, self.model.shape))
         if images.dtype != np.uint8 or images.shape[1:] != self.model.shape:
@@ -87,8 +87,8 @@ class LoadedEncoder:
 def load_encoder(model: ModelFile, shape: tuple[int, int, int], interface: EncoderInterface) -> LoadedEncoder:
     """Load an encoder for images of this shape (height, width, channels), as `tasks.external.loading` does.
 
-    A factory, or timm, makes a network of 0 classes, and weights of timm's classifier are ignored. Raises ValueError
-    for a file of another kind or one that would have to be unpickled.
+    A factory, or timm, creates a network with 0 classes, and the weights of timm's classifier are ignored. Raises
+    ValueError for other kinds of files and for files that would have to be unpickled.
     """
     model_interface = Interface(
         layout=interface.layout,

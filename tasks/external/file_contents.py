@@ -1,11 +1,11 @@
-"""The contents of a model file, read from its directory, its header or its pickle's opcodes without unpickling.
+"""Read the contents of a model file from its directory, header or pickle opcodes, without unpickling.
 
-Planning uses this module to refuse files that a run would refuse, without importing torch or transformers. A file that
-passes may still be refused when it is loaded.
+Planning uses this module to reject files that a run would reject, without importing torch or transformers. A file that
+passes may still be rejected when it is loaded.
 
-Hugging Face's folders of image classifiers, written `transformers:FOLDER`, contain `config.json` and
-`model.safetensors`, as written by `save_pretrained`. The weights of large models are in several files (shards), listed
-in `model.safetensors.index.json`.
+Hugging Face folders with image classifiers, written `transformers:FOLDER`, contain `config.json` and
+`model.safetensors`, as saved by `save_pretrained`. The weights of large models are in several files (shards), listed in
+`model.safetensors.index.json`.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from tasks.worker.files import File, FileError
 from tasks.worker.size_limits import TooLarge
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
-PICKLE = b"\x80"  # the first byte of a pickle, and of files of torch.save before torch 1.6
-LEGACY_PICKLES = 4  # of such a file: a magic number, a version, sizes and the contents; numbers follow
+PICKLE = b"\x80"  # first byte of a pickle, and of torch.save files before torch 1.6
+LEGACY_PICKLES = 4  # in such a file: a magic number, a version, sizes and the contents; numbers follow
 LONGEST_HEADER = 10**8  # bytes; the limit of the safetensors library
-LENGTH = 8  # bytes of a .safetensors file that contain the length of its header
-# Allowed imports of a pickle apart from torch's tensors, as in torch.load(weights_only=True), also of Python 2.
+LENGTH = 8  # bytes at the start of a .safetensors file that hold the length of its header
+# Imports that a pickle may contain besides torch's tensors, as in torch.load(weights_only=True), including Python 2.
 PLAIN = {
     "collections": ("OrderedDict", "Counter"),
     "builtins": ("set", "bytearray", "complex"),
     "__builtin__": ("set", "bytearray", "complex"),
     "_codecs": ("encode",),
 }
-CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules of torch without tensors
-# Opcodes that import in other ways, and which torch.load(weights_only=True) does not support.
+CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # torch modules without tensors
+# Opcodes that import in other ways and that torch.load(weights_only=True) does not support.
 FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
 
 
 def check_contents(name: str, path: str, kind: str, source: bytes | BinaryIO, part: str = "") -> None:
-    """Raise ValueError for a file without readable weights, or with only weights instead of a whole model.
+    """Raise ValueError for a file without readable weights, or with only weights if a whole model is needed.
 
     `name` is the model as written, `path` its file, `kind` its `ModelFile.kind`, `source` the bytes or the open file
     (only directories and headers are read), and `part` the selected mapping of weights.
@@ -115,10 +115,10 @@ def _check_saved(name: str, path: str, file: BinaryIO, part: str) -> None:
     if not (_begins_as_pickle(file) or "data.pkl" in names):
         raise ValueError(f"model {name}: {path} is not a file of torch.save; use torch.save(model.state_dict(), path)")
     weights, contents = _saved_weights(file)
-    if contents is None:  # truncated or invalid: the reader reports which
+    if contents is None:  # truncated or invalid; the reader reports which
         return
     if not weights and holds_tensors_alone(file) and find_weights(contents, _is_other_tensor):
-        return  # sparse or quantised tensors, which torch reads
+        return  # sparse or quantised tensors, which torch can read
     if not weights:
         raise ValueError(no_weights(name, path, contents))
     check_choice(f"model {name}: {path}", weights, part)
@@ -132,7 +132,7 @@ def _begins_as_pickle(file: BinaryIO) -> bool:
 
 
 def _saved_weights(file: BinaryIO) -> tuple[list[Weights], Any]:
-    """Return the mappings of weights in a file of torch.save, and all contents; None if they cannot be read."""
+    """Return the weight mappings in a torch.save file and all its contents, which are None if they cannot be read."""
     try:
         contents = open_saved(file).contents
     except Unreadable:
@@ -145,17 +145,17 @@ def is_stored_tensor(value: Any) -> bool:
 
 
 def _is_other_tensor(value: Any) -> bool:
-    """Whether a value is a tensor that is not dense."""
+    """Return whether a value is a tensor that is not dense."""
     return isinstance(value, Foreign) and value.class_name.startswith("torch._utils._rebuild_")
 
 
 def needs_network(path: str) -> str:
-    """Return the end of a sentence about weights without their network."""
+    """Return the end of a sentence about weights that lack their network."""
     return f"needs its network: write package.module:factory+{os.path.basename(path)}"
 
 
 def no_weights(name: str, path: str, contents: Any) -> str:
-    """Return the error message for a file of torch.save without a mapping of tensors."""
+    """Return the error message for a torch.save file without a mapping of tensors."""
     description = describe_contents(contents, is_stored_tensor)
     return (
         f"model {name}: {path} contains no weights by name: {description}; pickled objects, such as a whole module, "
@@ -164,7 +164,7 @@ def no_weights(name: str, path: str, contents: Any) -> str:
 
 
 def holds_tensors_alone(source: bytes | BinaryIO) -> bool:
-    """Whether the pickle of torch.save imports only tensors and plain containers.
+    """Return whether the pickle in a torch.save file imports only tensors and plain containers.
 
     Also True if no pickle can be read to its end; the reader reports that error.
     """
@@ -180,7 +180,7 @@ def holds_tensors_alone(source: bytes | BinaryIO) -> bool:
 
 
 def _is_plain(imported: str) -> bool:
-    """Whether `module name` is an import of tensors or plain containers."""
+    """Return whether `module name` imports tensors or plain containers."""
     module, _, name = imported.partition(" ")
     if module == "torch" or module.startswith("torch."):
         return not any(module == code or module.startswith(f"{code}.") for code in CODE)
@@ -188,7 +188,7 @@ def _is_plain(imported: str) -> bool:
 
 
 def _pickles(file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield each stream of pickles with its maximum number of pickles."""
+    """Yield each pickle stream and the maximum number of pickles in it."""
     if _begins_as_pickle(file):
         yield file, LEGACY_PICKLES
         return
@@ -202,7 +202,7 @@ def _pickles(file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _files(file: BinaryIO) -> set[str]:
-    """Return the files of an archive, without their common folder; empty if it is not an archive."""
+    """Return the files in an archive, without their common folder. Empty if the file is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return {name.partition("/")[2] for name in archive.namelist()}
@@ -215,16 +215,16 @@ CONFIG = "config.json"
 PREPROCESSOR = "preprocessor_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file in the folder of the index, without directories
-CLASSIFIER = "ForImageClassification"  # in the names of transformers' image classifiers
-METADATA = "__metadata__"  # an entry of a .safetensors header that is not a tensor
+SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file in the same folder as the index, without directories
+CLASSIFIER = "ForImageClassification"  # part of the names of transformers' image classifiers
+METADATA = "__metadata__"  # an entry in a .safetensors header that is not a tensor
 BYTE = 255
 
 
 def file_names(name: str, folder: str) -> tuple[str, ...]:
     """Return the files of a model: its config, its weights and, if present, its preprocessor.
 
-    Raises ValueError if the index of weights in several files cannot be read.
+    Raises ValueError if the weights are in several files and their index cannot be read.
     """
     root = files.expand_home(folder)
     sharded = not (root / WEIGHTS).exists() and (root / INDEX).exists()
@@ -236,7 +236,7 @@ def file_names(name: str, folder: str) -> tuple[str, ...]:
 
 
 def _shards(name: str, index: bytes) -> list[str]:
-    """Return the files of weights that an index lists."""
+    """Return the weight files that an index lists."""
     weight_map = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
     shards = []
     if isinstance(weight_map, dict):
@@ -269,7 +269,7 @@ def digest_of_files(name: str, folder: str) -> str:
 
 
 def _check_folder(name: str, folder: str) -> Path:
-    """Check a folder and return it; raises as `read_folder` does."""
+    """Check a folder and return its path. Raises the same errors as `read_folder`."""
     root = files.expand_home(folder)
     if not root.is_dir():
         raise FileError(f"there is no folder {root}")
@@ -300,7 +300,7 @@ def _check_folder(name: str, folder: str) -> Path:
     return root
 
 
-CHUNK = 1 << 20  # bytes hashed at once
+CHUNK = 1 << 20  # bytes hashed at a time
 
 
 def sha256_of(file: BinaryIO) -> str:
@@ -312,7 +312,7 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def _add_part(sha: hashlib._Hash, file: BinaryIO) -> None:
-    """Hash a part as `tasks.datasets.source.digest_of` does: its length followed by its bytes."""
+    """Hash a part in the same way as `tasks.datasets.source.digest_of`: its length, then its bytes."""
     sha.update(file.seek(0, io.SEEK_END).to_bytes(8, "little"))
     file.seek(0)
     while chunk := file.read(CHUNK):
@@ -326,9 +326,9 @@ def digest_of_folder(contents: Mapping[str, bytes]) -> str:
 
 
 def drop_wrappers(file: str, content: bytes) -> bytes:
-    """Remove the prefixes of compiled or parallel modules from the names of weights in a file.
+    """Remove prefixes of compiled or parallel modules from the weight names in a file.
 
-    Changes only the header of a .safetensors file and the names in an index.
+    This changes only the header of a .safetensors file and the names in an index.
     """
     if file == INDEX:
         index = json.loads(content)
@@ -345,10 +345,11 @@ def drop_wrappers(file: str, content: bytes) -> bytes:
 
 
 def folder_normalisation(name: str, contents: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of the folder's preprocessor, for images in [0, 1]; both empty for none.
+    """Return the mean and standard deviation of the folder's preprocessor, for images in [0, 1].
 
-    The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them by `image_mean` and
-    `image_std`. Raises ValueError if it works differently or its numbers are invalid.
+    Both are empty if there is no preprocessor. The preprocessor multiplies images in [0, 255] by `rescale_factor` and
+    normalises them with `image_mean` and `image_std`. Raises ValueError if it works differently or its numbers are
+    invalid.
     """
     if PREPROCESSOR not in contents:
         return (), ()

@@ -1,7 +1,7 @@
-"""The dense first layer of an external model, and the gradient of a label's logit in its units.
+"""The dense first layer of an external model, and the gradient of a label's logit with respect to its units.
 
-The first layer is the model's first weight matrix with a column for every number of an image, and with biases. Only
-torch models are supported: TorchScript, torch.export, factories, timm and transformers.
+The first layer is the model's first weight matrix that has one column per number in an image, and biases. Only torch
+models are supported: TorchScript, torch.export, factories, timm and transformers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Array = NDArray[np.float64]
 
 
 def label_gradients(loaded_model: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
-    """Return the weights (units, h w c) of the first layer and the gradients (units,) in its biases.
+    """Return the first layer's weights (units, h w c) and the gradients (units,) with respect to its biases.
 
-    The gradients belong to the mean over the images (n, h, w, c) of the label's logit minus the mean over classes.
-    Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
+    The differentiated quantity is the mean, over the images (n, h, w, c), of the label's logit minus the mean over
+    classes. Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
     """
     weight, bias = first_layer(loaded_model)
     total = torch.zeros_like(bias)
@@ -40,7 +40,7 @@ def label_gradients(loaded_model: LoadedModel, images: Pixels, label: int) -> tu
 
 
 def first_layer(loaded_model: LoadedModel) -> tuple[Tensor, Tensor]:
-    """Return the weights and biases of the first layer. Raises ValueError if no layer takes every pixel."""
+    """Return the weights and biases of the first layer. Raises ValueError if no layer takes all pixels."""
     where = f"model {loaded_model.model.name}"
     if not isinstance(loaded_model.module, torch.nn.Module):
         raise ValueError(f"{where} is ONNX; first_layer supports only torch models")
@@ -56,10 +56,13 @@ def first_layer(loaded_model: LoadedModel) -> tuple[Tensor, Tensor]:
 
 
 def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tensor:
-    """Return the label's logit minus the mean over classes (n,), of outputs (n, classes) or (n, 1) of two classes."""
+    """Return the label's logit minus the mean over classes, (n,).
+
+    The outputs are (n, classes), or (n, 1) for two classes.
+    """
     if outputs.ndim == 1 or outputs.shape[1] == 1:
         column = outputs.reshape(-1)
-        # log p - log (1 - p) is the logit of class 1 for all three kinds of outputs
+        # for all three kinds of outputs, log p - log (1 - p) is the logit of class 1
         if gives == "logits":
             odds = column
         else:

@@ -1,10 +1,10 @@
-"""Images for a model's owner, who evaluates the model on them and returns a table of outputs or embeddings.
+"""Write images for a model's owner, who evaluates the model on them and returns a table of outputs or embeddings.
 
 README.txt          instructions for the owner, and the format of the table
-NAME/000000.png     the images of a set, losslessly; their ids are these paths
+NAME/000000.png     the images of a set, stored losslessly; these paths are their ids
 images.csv          image, set, row: written last, so that a folder without it is known to be incomplete
 
-Images to embed may exceed memory; they are written one batch at a time.
+Images to embed may exceed memory, so they are written one batch at a time.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 def write_pictures(
     folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "", draw: Draw | None = None
 ) -> pa.Table:
-    """Write images, list and README to a folder; return the list (image, set, row), whose ids the answers contain.
+    """Write images, list and README to a folder. Returns the list (image, set, row), whose ids the answers contain.
 
-    Each set has a name and images (n, h, w, 1 or 3). `commitment` is the SHA-256 of the list that identifies each
-    image, if the owner receives it. The bytes depend on the images and the commitment only. The folder may exist if it
-    contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
+    Each set has a name and images (n, h, w, 1 or 3). If the owner receives it, `commitment` is the SHA-256 of the list
+    that identifies each image. The bytes depend only on the images and the commitment. The folder may already contain
+    some or all of these files. If it contains anything else, DatasetError is raised before any file is written.
     """
     named_sets = list(sets)
     rows = _rows(named_sets)
@@ -116,7 +116,10 @@ def write_pictures(
 
 
 def promise(kind: str, commitment: str, draw: Draw | None = None) -> str:
-    """Return the README's section on the commitment, for a bound draw or another; empty without a commitment."""
+    """Return the README section about the commitment, depending on whether the draw is bound.
+
+    Returns an empty string if there is no commitment.
+    """
     if not commitment:
         return ""
     bound = ""
@@ -126,7 +129,7 @@ def promise(kind: str, commitment: str, draw: Draw | None = None) -> str:
 
 
 def image_of(name: str, row: int) -> str:
-    """Return the id of an image: its path in the folder."""
+    """Return an image's id: its path in the folder."""
     return f"{name}/{row:06d}.png"
 
 
@@ -140,7 +143,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def check_names(names: Sequence[str], kind: str, reserved_names: Sequence[str]) -> None:
-    """Raise DatasetError unless there are sets, with distinct names that are valid file names."""
+    """Raise DatasetError unless there are sets, and their names are distinct and valid as file names."""
     for number, name in enumerate(names):
         if not NAME.fullmatch(name) or name in reserved_names:
             raise DatasetError(f"set {number} is named {name!r}; use letters, digits, dots, dashes and underscores")
@@ -151,7 +154,7 @@ def check_names(names: Sequence[str], kind: str, reserved_names: Sequence[str]) 
 
 
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]]) -> None:
-    """Write these files to the folder, in this order. Raises DatasetError first if it contains other files."""
+    """Write these files to the folder in this order. If it contains other files, raises DatasetError before writing."""
     _check_contents(folder, dict(files))
     for path, content in files:
         write_whole(folder / path, content)
@@ -185,7 +188,7 @@ def _check_contents(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it, so that a reader never sees a part of it."""
+    """Write a file under another name and rename it, so that readers never see an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ASIDE)
     aside.write_bytes(content)
@@ -244,17 +247,17 @@ with open("images.csv") as listed, pq.ParquetWriter("embeddings.parquet", schema
 
 @dataclass(frozen=True, eq=False)
 class ToEmbed:
-    """Images to embed: their number, and a function that yields their pixels in batches (rows, h, w, 3), in order."""
+    """Images to embed: their number, and a function that yields their pixels (rows, h, w, 3) in batches, in order."""
 
     count: int
     pixels: Callable[[], Iterator[Pixels]]
 
 
 def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Table:
-    """Write images, list and README to a folder; return the list (image, set, row), whose ids the table contains.
+    """Write images, list and README to a folder. Returns the list (image, set, row), whose ids the table must contain.
 
-    The bytes depend on the images only. The folder may exist if it contains the same files or a part of them; otherwise
-    DatasetError is raised, for unknown files before any file is written.
+    The bytes depend only on the images. The folder may already contain some or all of these files. Otherwise
+    DatasetError is raised; if it contains unknown files, before any file is written.
     """
     check_names([name for name, _ in sets], "images", reserved_names=(README, IMAGES))
     rows = [(image_of(name, row), name, row) for name, image_set in sets for row in range(image_set.count)]

@@ -1,9 +1,9 @@
-"""The structure of a file of torch.save, read without importing or calling any name in its pickle.
+"""Read the structure of a torch.save file without importing or calling any name in its pickle.
 
-A checkpoint contains weights and the settings of its training: an `argparse.Namespace`, NumPy scalars, a scheduler.
-Unpickling these would run code. This reader keeps only the names of globals, describes tensors by their storage, shape
-and stride, converts containers to plain lists, tuples and dictionaries, and replaces all other objects by `Foreign`
-with the name of their class. `read_tensor` then copies the numbers of one described tensor.
+Besides weights, a checkpoint contains training settings: an `argparse.Namespace`, NumPy scalars, a scheduler.
+Unpickling these would run code. This reader keeps only the names of globals, describes tensors by storage, shape and
+stride, converts containers to plain lists, tuples and dictionaries, and replaces every other object by a `Foreign` with
+its class name. `read_tensor` then copies the numbers of a described tensor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 if TYPE_CHECKING:
     from torch import Tensor
 
-LEGACY = b"\x80"  # the first byte of files of torch.save before torch 1.6: four pickles, then the storages
+LEGACY = b"\x80"  # first byte of torch.save files before torch 1.6: four pickles, then the storages
 DATA = "data.pkl"
 DICTIONARIES = ("collections.OrderedDict", "collections.defaultdict", "collections.Counter")
 KEYS = (str, int, float, bool, bytes, type(None))  # hashed in constant time, unlike nested tuples
@@ -41,19 +41,19 @@ DTYPES = {
 
 
 class Unreadable(ValueError):
-    """A file whose structure cannot be read; the message is a phrase."""
+    """A file whose structure cannot be read. The message is a phrase."""
 
 
 @dataclass(frozen=True)
 class Global:
-    """A name in a module, which is never imported."""
+    """A name in a module. It is never imported."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """An object of a class that is not imported."""
+    """An object whose class is not imported."""
 
     class_name: str
 
@@ -61,12 +61,12 @@ class Foreign:
 @dataclass(frozen=True, eq=False)
 class Storage:
     key: str
-    kind: str  # the name of torch's storage class
+    kind: str  # name of torch's storage class
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
-    """A dense tensor, described but not read; `dtype` is empty if the storage determines it."""
+    """A dense tensor, described but not read. `dtype` is empty if it follows from the storage."""
 
     storage: Storage
     offset: int
@@ -77,14 +77,14 @@ class StoredTensor:
 
 @dataclass(frozen=True, eq=False)
 class SavedFile:
-    """A file of torch.save: its structure, and a function that reads the bytes of a storage by its key."""
+    """A torch.save file: its structure, and a function that reads the bytes of a storage by key."""
 
     contents: Any
     storage_bytes: Callable[[str], bytes]
 
 
 def open_saved(source: bytes | BinaryIO) -> SavedFile:
-    """Read the structure of a file of torch.save, in either format. Raises Unreadable if this fails.
+    """Read the structure of a torch.save file in either format. Raises Unreadable if this fails.
 
     The file must stay open while storages are read.
     """
@@ -96,7 +96,7 @@ def open_saved(source: bytes | BinaryIO) -> SavedFile:
         return _open_legacy(file) if is_legacy else _open_archive(file)
     except Unreadable:
         raise
-    except Exception as error:  # an invalid pickle may raise any class of error in the reader
+    except Exception as error:  # an invalid pickle may raise any exception in the reader
         raise Unreadable(f"its pickle cannot be read: {type(error).__name__}") from None
 
 
@@ -116,7 +116,7 @@ def _open_archive(file: BinaryIO) -> SavedFile:
 
 
 def _open_legacy(file: BinaryIO) -> SavedFile:
-    *_, contents = (_InertReader(file).load() for _ in range(4))  # a magic number, a version, sizes, the contents
+    *_, contents = (_InertReader(file).load() for _ in range(4))  # magic number, version, sizes, contents
     keys = _InertReader(file).load()
     start = file.tell()
 
@@ -148,7 +148,7 @@ def _item_size(kind: str) -> int:
 
 
 def all_tensors(contents: Any) -> list[StoredTensor]:
-    """Return every tensor in nested containers; visits each container once."""
+    """Return every tensor in nested containers, visiting each container once."""
     pending = [contents]
     visited = set()
     tensors = []
@@ -163,7 +163,10 @@ def all_tensors(contents: Any) -> list[StoredTensor]:
 
 
 def read_tensor(saved: SavedFile, tensor: StoredTensor) -> Tensor:
-    """Read a described tensor. Raises Unreadable if its storage is missing, of another kind or too short."""
+    """Read a described tensor.
+
+    Raises Unreadable if its storage is missing, too short or of the wrong kind.
+    """
     import torch
 
     name = tensor.dtype or DTYPES.get(tensor.storage.kind, "")
@@ -205,12 +208,15 @@ def _typed_tensor(arguments: Sequence[Any]) -> Any:
 
 
 def _first(arguments: Sequence[Any]) -> Any:
-    """Return the tensor of a parameter, the first of (data, requires_grad, hooks, ...)."""
+    """Return the tensor of a parameter: the first of (data, requires_grad, hooks, ...)."""
     return arguments[0]
 
 
 def _dictionary(arguments: Sequence[Any]) -> dict[Any, Any]:
-    """Build the dictionary of an OrderedDict of Python 2 from a list of pairs; else an empty one, filled later."""
+    """Return the dictionary for an OrderedDict.
+
+    Python 2 passes it as a list of pairs. Otherwise the dictionary is empty and is filled later.
+    """
     result: dict[Any, Any] = {}
     pairs = arguments[0] if arguments else ()
     if isinstance(pairs, list):
@@ -219,7 +225,7 @@ def _dictionary(arguments: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _rebuild_from_type(arguments: Sequence[Any]) -> Any:
-    """Describe a tensor with attributes from (function, class, arguments, state); ignores the attributes."""
+    """Describe a tensor with attributes from (function, class, arguments, state), ignoring the attributes."""
     return _call(arguments[0], arguments[2])
 
 
@@ -236,7 +242,7 @@ HANDLERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def _call(function: Any, arguments: Any) -> Any:
-    """Return the result of calling a name: a described tensor, a container or a foreign object."""
+    """Return what calling a name would produce: a described tensor, a container or a foreign object."""
     if not isinstance(function, Global):
         return Foreign("an object without a name")
     handler = HANDLERS.get(function.name)
@@ -257,7 +263,7 @@ _Unpickler: Any = vars(pickle)["_Unpickler"]  # the pure Python class, whose opc
 
 
 class _InertReader(_Unpickler):  # type: ignore[misc]
-    """Python's unpickler with every opcode replaced that imports, calls, builds or hashes."""
+    """Python's unpickler, with every opcode replaced that would import, call, build or hash something."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(_Unpickler.dispatch)
 

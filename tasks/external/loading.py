@@ -1,4 +1,4 @@
-"""External models, loaded and evaluated: images in, log-probabilities out.
+"""Load external models and evaluate them: images in, log-probabilities out.
 
 loaded = loading.load_model(model, (28, 28, 1), Interface(gives="probabilities"))
 loaded.answers(images).log_p  # (n, classes)
@@ -35,17 +35,17 @@ from tasks.external.weights import (
 from tasks.models import modules
 from tasks.worker.hardware import device, exactly
 
-Batch = NDArray[np.float32]  # images as the model takes them
+Batch = NDArray[np.float32]  # images in the form that the model takes
 Forward = Callable[[Batch], NDArray[np.floating]]
 FAILED = "failed on"
-# Error messages that may be due to the size of the batch.
+# Error messages that may be caused by the batch size.
 MISFIT = re.compile(r"shape|size|dimension|expected a row for each|reshape|broadcast|Expected", re.IGNORECASE)
 TRAINING_MODE = "export it in evaluation mode (model.eval()), in which dropout is off and batch norm's statistics fixed"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The allowed batch sizes of a model."""
+    """The batch sizes that a model allows."""
 
     minimum: int = 1
     maximum: int | None = None
@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A model that was loaded for images of one shape (height, width, channels)."""
+    """A model loaded for images of one shape (height, width, channels)."""
 
     model: ModelFile
     interface: Interface
@@ -64,15 +64,15 @@ class LoadedModel:
     classes: int | None
     rows: int  # batch size
     forward: Forward
-    module: Callable[[Tensor], Any] | None = None  # of torch; None for ONNX
+    module: Callable[[Tensor], Any] | None = None  # a torch module; None for ONNX
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
         """Evaluate the model on images (n, h, w, c).
 
-        All batches have the same size; the last is padded with its first image. The first batch is evaluated twice, the
-        second time in another order. Raises ValueError if the two results differ, since the model then draws random
-        numbers or depends on other images, as a model exported in training mode does, and if the model fails or its
+        All batches have the same size; the last one is padded with its first image. The first batch is evaluated twice,
+        the second time in another order. If the two results differ, the model draws random numbers or depends on other
+        images, like a model exported in training mode. Raises ValueError in this case, and if the model fails or its
         outputs are invalid.
         """
         if images.dtype != np.uint8 or images.shape[1:] != self.shape:
@@ -92,11 +92,11 @@ class LoadedModel:
         check_asked_twice(first[half], second, self._where, TRAINING_MODE)
 
     def raw(self, images: Pixels) -> NDArray[np.floating]:
-        """Return the unchanged outputs for at most `rows` images. Raises ValueError if the model fails."""
+        """Return the raw outputs for at most `rows` images. Raises ValueError if the model fails."""
         return self.raw_fractions(np.divide(images, 255, dtype=np.float32))
 
     def raw_fractions(self, images: NDArray[np.float32]) -> NDArray[np.floating]:
-        """Return the unchanged outputs for at most `rows` images (n, h, w, c) in [0, 1]."""
+        """Return the raw outputs for at most `rows` images (n, h, w, c) in [0, 1]."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
             outputs = self.forward(_arrange_fractions(filled, self.interface))
@@ -136,9 +136,9 @@ def load_model(
 ) -> LoadedModel:
     """Load a model for images of this shape (height, width, channels).
 
-    torch models run on a GPU if there is one that can run them, otherwise on the CPU with one thread; ONNX models
+    torch models run on a GPU if there is one that can run them, otherwise on the CPU with one thread. ONNX models
     always run on the CPU. `classes` is the number of classes that the outputs must have, if known; a factory requires
-    it. Raises ValueError for a file of another kind or one that would have to be unpickled.
+    it. Raises ValueError for other kinds of files and for files that would have to be unpickled.
     """
     folder: Mapping[str, bytes] = {}
     if model.kind == "transformers":
@@ -180,16 +180,16 @@ def load_model(
     raise AssertionError("there is no device to run a model")
 
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # usual batch sizes of traced models
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # common batch sizes of traced models
 MOST_BATCH = 4096
 NUMBERS = re.compile(r"\d+")
 
 
 def _fit_batch(loaded_model: LoadedModel) -> LoadedModel:
-    """Return the model with a batch size that it accepts: that of its interface, or one that was traced.
+    """Return the model with a batch size that it accepts: that of its interface, or the one it was traced with.
 
     A traced model may have a fixed batch size. If it fails, a batch of one image is tried, then the numbers in its
-    error message and the usual sizes. Raises ValueError if it accepts none.
+    error message, then common sizes. Raises ValueError if it accepts none of them.
     """
     image = np.zeros((1, *loaded_model.shape), np.uint8)
     try:
@@ -199,7 +199,7 @@ def _fit_batch(loaded_model: LoadedModel) -> LoadedModel:
         refusal = error
     if loaded_model.model.kind not in ("torchscript", "onnx") or not MISFIT.search(str(refusal)):
         raise refusal
-    reason = str(refusal.__cause__ or refusal)  # the full message, since the line may be cut short
+    reason = str(refusal.__cause__ or refusal)  # the full message, since the line may be truncated
     mentioned_sizes = [int(number) for number in NUMBERS.findall(reason) if len(number) < 5]
     sizes = [
         size
@@ -234,7 +234,7 @@ def log_probabilities(
 
 
 def prepare_images(images: Pixels, interface: Interface) -> Batch:
-    """Scale, normalise and lay out images as the interface specifies, as float32."""
+    """Scale, normalise and lay out images as the interface specifies, in float32."""
     return _arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
 
 
@@ -269,7 +269,7 @@ def _module(
 
 def _forward(module: Callable[[Tensor], Any], output: str, target_device: torch.device) -> Forward:
     def forward(images: Batch) -> NDArray[np.floating]:
-        # Otherwise TorchScript recompiles itself in its third call, which changes rounding.
+        # Otherwise TorchScript recompiles itself in the third call, which changes rounding.
         with exactly(target_device), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             tensor = choose_output(module(torch.from_numpy(images).to(target_device)), output)
             if not isinstance(tensor, Tensor):
@@ -281,7 +281,7 @@ def _forward(module: Callable[[Tensor], Any], output: str, target_device: torch.
 
 
 def choose_output(outputs: Any, output: str) -> Any:
-    """Return the output of this name or number; without a name, the only output."""
+    """Return the output with this name or number, or the only output if no name is given."""
     if isinstance(outputs, Mapping):
         outputs_by_name = {str(name): value for name, value in outputs.items()}
     elif isinstance(outputs, Sequence):
@@ -300,7 +300,7 @@ def choose_output(outputs: Any, output: str) -> Any:
 
 
 def torchscript(model: ModelFile, model_bytes: bytes, target_device: torch.device) -> Callable[[Tensor], Any]:
-    """Load a TorchScript module in evaluation mode, from bytes that `content` has checked."""
+    """Load a TorchScript module in evaluation mode from bytes that `content` has checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript is deprecated, but its files are in use
         try:
@@ -315,7 +315,7 @@ def torchscript(model: ModelFile, model_bytes: bytes, target_device: torch.devic
 def _load_program(
     model: ModelFile, model_bytes: bytes, target_device: torch.device, image: tuple[int, ...]
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
-    """Load a program of torch.export for images of this shape, with its batch sizes."""
+    """Load a torch.export program for images of this shape, along with the batch sizes it allows."""
     from torch.export.passes import move_to_device_pass
 
     try:
@@ -324,7 +324,7 @@ def _load_program(
         if len(inputs) != 1:
             raise ValueError(f"it takes {len(inputs)} inputs; expected images only")
         rows = _rows(program, str(inputs[0]), image)
-        # Guards are Python code in the file; the sizes are checked above instead.
+        # Guards are Python code in the file, so the sizes are checked above instead.
         return rows, move_to_device_pass(program, target_device).module(check_guards=False)
     except archives.Refused as error:
         raise ValueError(f"model {model.name} is refused: {error}; such a file can run arbitrary code") from None
@@ -344,7 +344,7 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
     span = program.range_constraints.get(size.node.expr)
     if span is None:
         return Rows()
-    # The upper limit may be sympy's infinity.
+    # The upper bound may be sympy's infinity.
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
 
 

@@ -1,4 +1,4 @@
-"""An external model: its file, and the interface for its evaluation. Naming a model imports no code.
+"""An external model: its file, and the interface through which it is evaluated. Naming a model imports no code.
 
 | written                             | file                                                                    |
 |-------------------------------------|-------------------------------------------------------------------------|
@@ -10,7 +10,7 @@
 | `timm:resnet50+weights.pt`          | the same for timm's network of that name                                |
 | `transformers:FOLDER`               | an image classifier: `model.save_pretrained("FOLDER")`                  |
 
-The factory is one of the user's networks (`tasks.models.custom`). timm provides only the network; no weights are
+The factory creates one of the user's networks (`tasks.models.custom`). timm provides only the network; no weights are
 downloaded.
 
 Security. A model is a program, and only ONNX and weights are read purely as data.
@@ -19,11 +19,11 @@ Security. A model is a program, and only ONNX and weights are read purely as dat
   its code. State dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` contain only
   numbers.
 - torch.export's reader falls back to pickle, evaluates text and loads compiled code. An archive that requires any of
-  these is refused before it is read (`tasks.external.archives`); its graph may only use torch's operators.
+  these is refused before it is read (`tasks.external.archives`). Its graph may only use torch's operators.
 - TorchScript cannot be read safely: PyTorch advises to treat it "the same way as locally executable code from an
   unknown source" (its SECURITY.md). It contains no Python objects, but its program may use memory, time and files.
-- onnxruntime reads ONNX without third-party operators and without further files.
-- Only JSON and numbers are read from a folder of transformers, never its Python files.
+- onnxruntime reads ONNX without third-party operators and without opening other files.
+- Only JSON and numbers are read from a transformers folder, never its Python files.
 - A factory is Python code, which is imported.
 
 None of this is a sandbox: evaluate an untrusted model in a container, or ask its owner to evaluate it and to return a
@@ -70,11 +70,11 @@ Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
 WEIGHTS = (".pt", ".pth", ".ckpt", ".npz", ".safetensors")
 WEIGHTS_ALONE = (".ckpt", ".npz", ".safetensors")  # never a whole model
-# A factory's name ends at the first plus, since it cannot contain one.
+# A factory's name ends at the first plus sign, since it cannot contain one.
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
 TIMM = re.compile(r"timm:([\w.-]+)\+(.+)", re.DOTALL)
 TRANSFORMERS = re.compile(r"transformers:(.+)", re.DOTALL)
-# A part of a checkpoint, after the path of a file of weights with one of these suffixes.
+# A part of a checkpoint, which follows the path of a weight file with one of these suffixes.
 PART = re.compile(r"(.+\.(?:pt|pth|ckpt|npz|safetensors))#([^#/]+)", re.DOTALL | re.IGNORECASE)
 
 
@@ -82,9 +82,9 @@ PART = re.compile(r"(.+\.(?:pt|pth|ckpt|npz|safetensors))#([^#/]+)", re.DOTALL |
 class ModelFile(PinnedName):
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
-    A file of weights may be followed by a part of a checkpoint: `factory+checkpoint.pt#model_ema`. The digest is the
-    SHA-256 of the file's bytes; with a factory, of its function, its source and the file; with timm, of the network's
-    name and the file; for a folder, of the names and contents of the model's files.
+    A weight file may be followed by a part of a checkpoint: `factory+checkpoint.pt#model_ema`. The digest is the
+    SHA-256 of the file's bytes. With a factory, it covers the factory's function, its source and the file; with timm,
+    the network's name and the file; for a folder, the names and contents of the model's files.
     """
 
     noun: ClassVar[str] = "model"
@@ -112,19 +112,25 @@ class ModelFile(PinnedName):
         return cls(file.path, file.digest)
 
     def named(self) -> ModelFile:
-        """Return the model without the folders of its path."""
+        """Return the model with only the last component of its path."""
         return ModelFile(self._name_with(PurePath(self.path).name), self.digest)
 
     def pin(self, known_digests: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - the digest may not be that of a file
-        """Return the model with its digest. Raises FileError for the file and ValueError for the factory."""
+        """Return the model with its digest.
+
+        Raises FileError for an invalid file and ValueError for an invalid factory.
+        """
         return pin(self)
 
     def identity(self) -> str:
-        """Return the content, never the name or path; see `acceptance` for a factory whose source has changed."""
+        """Return what identifies the content, never the name or path.
+
+        See `acceptance` for a factory whose source has changed.
+        """
         return digest_in_keys(super().identity())
 
     def digest_with_source(self, source: str) -> str:
-        """Return the digest of the model with this digest of its factory's source."""
+        """Return the digest that the model has if its factory's source has this digest."""
         assert self.factory is not None
         with _open(self) as file:
             return _digest_with_source(self, source, sha256_of(file))
@@ -144,7 +150,7 @@ class ModelFile(PinnedName):
 
     @property
     def path(self) -> str:
-        """The path of the model or its weights; for transformers, of the folder."""
+        """The path of the model or its weights, or of the transformers folder."""
         folder = TRANSFORMERS.fullmatch(self.name)
         if folder:
             return folder[1]
@@ -154,24 +160,24 @@ class ModelFile(PinnedName):
 
     @property
     def part(self) -> str:
-        """The selected part of a checkpoint, such as `model_ema`; empty if the network decides."""
+        """The selected part of a checkpoint, such as `model_ema`. Empty if the network determines it."""
         part = PART.fullmatch(self._weights_and_part)
         return part[2] if part else ""
 
     @property
     def _weights_and_part(self) -> str:
-        """The part of the name after the network and the plus; empty without a plus."""
+        """The part of the name after the network and the plus sign. Empty without a plus sign."""
         match = TIMM.fullmatch(self.name) or FACTORY.fullmatch(self.name)
         return match[2] if match and not self.is_folder else ""
 
     def _name_with(self, path: str) -> str:
-        """Return the name with another path."""
+        """Return the name with a different path."""
         end = len(self.name) - (len(self.part) + 1 if self.part else 0)
         return self.name[: end - len(self.path)] + path + self.name[end:]
 
     @property
     def factory(self) -> Factory | None:
-        """The factory of the network; None if the network comes from timm or the file."""
+        """The factory of the network, or None if the network comes from timm or the file."""
         match = FACTORY.fullmatch(self.name)
         if match and self.timm is None and not self.is_folder:
             return Factory.parse(match[1])
@@ -179,7 +185,7 @@ class ModelFile(PinnedName):
 
     @property
     def timm(self) -> str | None:
-        """The name of timm's network; None for other networks."""
+        """The name of timm's network, or None for other networks."""
         match = TIMM.fullmatch(self.name)
         return match[1] if match else None
 
@@ -190,12 +196,12 @@ class ModelFile(PinnedName):
 
     @property
     def is_one_file(self) -> bool:
-        """Whether the file is the whole model, so that the digest is that of its bytes."""
+        """Whether the file is the whole model, so that its digest is that of its bytes."""
         return not (self.is_weights or self.is_folder)
 
     @property
     def is_folder(self) -> bool:
-        """Whether the model is a folder of transformers."""
+        """Whether the model is a transformers folder."""
         return TRANSFORMERS.fullmatch(self.name) is not None
 
     @property
@@ -208,9 +214,9 @@ class ModelFile(PinnedName):
 
 
 class Inputs(Ranged):
-    """The preparation of images for a model. Raises ValueError for impossible settings."""
+    """How images are prepared for a model. Raises ValueError for impossible settings."""
 
-    in_full: ClassVar[bool] = True  # written interface.batch, since batch alone belongs to a training
+    in_full: ClassVar[bool] = True  # written interface.batch, since plain batch belongs to a training
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -231,43 +237,43 @@ class Interface(Inputs):
 
     gives: Gives = "logits"
     """Kind of outputs, one column per class: logits, probabilities, or their natural logarithms; a single column is
-    that of class 1 of two."""
+    that of the second of two classes."""
     layout: Layout = "nchw"
-    """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
+    """Order of the image axes: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty to subtract nothing."""
     std: tuple[float, ...] = ()
-    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
+    """Divisor of images after the subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """Name of the output if there are several; for outputs without names, its number from 0."""
+    """Name of the output if there are several; for unnamed outputs, its index from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images per batch, unless the file fixes another number."""
+    """Images per batch, unless the file has a fixed batch size."""
 
 
 @dataclass(frozen=True)
 class EncoderInterface(Inputs):
-    """The inputs of an encoder, and the output that contains its embeddings; fields as in `Interface`.
+    """The inputs of an encoder, and the output that contains its embeddings. The fields are as in `Interface`.
 
-    Embeddings are floats (rows, d), for any d; further axes are flattened.
+    Embeddings are floats (rows, d) for any d. Further axes are flattened.
     """
 
     layout: Layout = "nchw"
-    """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
+    """Order of the image axes: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty to subtract nothing."""
     std: tuple[float, ...] = ()
-    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
+    """Divisor of images after the subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """Name of the output if there are several; for outputs without names, its number from 0."""
+    """Name of the output if there are several; for unnamed outputs, its index from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images per batch, unless the file fixes another number."""
+    """Images per batch, unless the file has a fixed batch size."""
 
 
 def pin(model: ModelFile) -> ModelFile:
     """Return the model with its absolute path and the digest of its current content.
 
-    Raises ValueError if the file or factory does not exist, differs from the pinned one, or has unsupported contents,
-    such as a whole pickled module (`tasks.external.file_contents`).
+    Raises ValueError if the file or factory does not exist or differs from the pinned one, or if it has unsupported
+    contents, such as a whole pickled module (`tasks.external.file_contents`).
     """
     path = str(files.expand_home(model.path).absolute())
     name = model._name_with(path)
@@ -307,7 +313,7 @@ def _open(model: ModelFile) -> Iterator[BinaryIO]:
 
 
 def folder_content(model: ModelFile) -> dict[str, bytes]:
-    """Read the files of a model of transformers; raises ValueError as `content` does."""
+    """Read the files of a transformers model. Raises ValueError in the same cases as `content`."""
     return _digest_and_folder(model)[1]
 
 
@@ -319,7 +325,7 @@ def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
 
 
 def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
-    """Check the content of a model and return its digest; keeps only directories and headers in memory."""
+    """Check the content of a model and return its digest. Only directories and headers are kept in memory."""
     try:
         size_limits.check_archive(file)
     except size_limits.TooLarge as error:
@@ -335,7 +341,7 @@ def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
 
 
 def _digest_with_source(model: ModelFile, source: str, digest: str) -> str:
-    """Compute the digest of a model from the digests of its factory's source (or empty) and of its file."""
+    """Compute a model's digest from the digests of its factory's source (empty without a factory) and of its file."""
     if model.factory is not None:
         digest = digest_of(RULE, (model.factory.function.encode(), source.encode(), digest.encode()))
     if model.timm is not None:

@@ -1,8 +1,8 @@
-"""ONNX models, run by onnxruntime in a child process with limited memory.
+"""Run ONNX models with onnxruntime in a child process that has limited memory.
 
 An ONNX file of 3 kB can request 40 GB of memory. The child loads the model and evaluates one batch at a time. If it
-exceeds the memory limit of `tasks.worker.confined`, or dies, the caller receives an error message. The child ends with
-its parent process.
+exceeds the memory limit of `tasks.worker.confined` or dies, the caller receives an error message. The child ends when
+its parent process ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Argument:
 
 
 class OnnxSession:
-    """A model in a child process. Raises ValueError, without the model's name, if it cannot be read."""
+    """A model in a child process. Raises ValueError, without the model's name, if the model cannot be read."""
 
     def __init__(self, model_bytes: bytes) -> None:
         alive, self._life = os.pipe()
@@ -148,7 +148,7 @@ def serve() -> None:
     """Load a model from standard input and evaluate batches until the input or the parent process ends."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep the library's output apart from the answers
+    os.dup2(2, 1)  # keeps the library's output separate from the answers
     request = json.loads(_read(requests))
     model_bytes = _read(requests)
     threading.Thread(target=_end_with_parent, args=(request["alive"],), daemon=True).start()
@@ -179,9 +179,9 @@ def _end_with_parent(alive: int) -> None:
 def _open(onnxruntime: Any, model_bytes: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised
+    options.log_severity_level = 4  # errors are raised instead
     with tempfile.TemporaryDirectory() as empty_folder:
-        # The model comes from memory and can refer only to an empty folder, so it cannot read this machine's files.
+        # The model comes from memory and can only refer to an empty folder, so it cannot read files on this machine.
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty_folder)
         return onnxruntime.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
 

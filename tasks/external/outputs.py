@@ -1,13 +1,13 @@
-"""A classifier's outputs for images: as log-probabilities, and as a table returned by the model's owner.
+"""A classifier's outputs for images, as log-probabilities or as a table that the model's owner returns.
 
-A table is CSV or Parquet and has a row per image. Column `image` is the image's id, assigned by
+A table is CSV or Parquet and has one row per image. The column `image` contains the id assigned by
 `tasks.external.handout`. The other columns contain the outputs:
 
 - `p0, p1, ...`, a probability per class; or `logit0, logit1, ...`; or `logp0, logp1, ...`, natural logarithms;
-- or, for other column names, the columns passed to `read_outputs`, in the order of the classes;
-- or, in Parquet, one list column `probabilities`, `logits` or `log_probabilities`.
+- or, if they have other names, the columns passed to `read_outputs`, in class order;
+- or, in Parquet, a single list column `probabilities`, `logits` or `log_probabilities`.
 
-Columns `set` and `row`, from the list of images, and `label` are ignored; any other column is refused.
+The columns `set` and `row` from the image list, and `label`, are ignored. Any other column is an error.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
 
-TOLERANCE = 1e-3  # of a row's sum of probabilities
-FEW_PLACES = 4  # decimals; rounding to these changes the sums of tables of usual width by more than TOLERANCE
-# Tolerance between two probabilities for one image; TF32 and half precision differ by less, dropout by more.
+TOLERANCE = 1e-3  # of the sum of a row's probabilities
+FEW_PLACES = 4  # decimals; in tables of common width, rounding to these changes sums by more than TOLERANCE
+# Tolerance between two probabilities for the same image. TF32 and half precision differ by less, dropout by more.
 SAME = 0.01
 FEWEST_IN_UNIT = 10  # rows in [0, 1]; a few logits may be in [0, 1] by chance
-# Minimum accuracy with columns in another order, and minimum loss of accuracy in the given order, for an error.
+# An error is raised at this minimum accuracy with reordered columns and this minimum loss of accuracy in the given
+# order.
 RIGHT_ORDER = 0.8
 FEWER = 0.1
-# Remedy for a model file whose classes are in another order.
+# Advice for a model file whose classes are in another order.
 CLASS_ORDER = "number the classes of the data in the model's order, by the names of their folders or by a list"
 ENOUGH = 10  # images per class; with fewer, some order suits any model
-FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 underflows to 0 below it
+FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45; below it, a float32 softmax underflows to 0
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The log-probabilities (n, classes) in nats; each row's probabilities sum to 1.
+    """Log-probabilities (n, classes) in nats. The probabilities of each row sum to 1.
 
     A probability of exactly 0 would make every divergence infinite, although it only means that the number was too
-    small to print. `floored` of the n * classes numbers were 0, and were replaced by `floor` before normalisation.
+    small to print. `floored` of the n * classes numbers were 0 and were replaced by `floor` before normalisation.
     """
 
     log_p: Floats
@@ -68,9 +69,10 @@ def read_answers(
 ) -> Answers:
     """Check outputs: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
 
-    Sums of probabilities may differ from 1 by the tolerance; rows are divided by their sum. Raises ValueError, which
-    begins with `where`, for another shape, numbers that are not finite, and rows that do not sum to 1, with the first
-    bad row and their number. `remedy` is the advice if probabilities are passed as logits.
+    Sums of probabilities may differ from 1 by the tolerance; rows are divided by their sum. Raises ValueError for
+    another shape, for numbers that are not finite, and for rows that do not sum to 1. Its message begins with `where`
+    and contains the first bad row and the number of bad rows. `remedy` is the advice for probabilities passed as
+    logits.
     """
     values = np.asarray(outputs, np.float64)
     shape = values.shape
@@ -109,14 +111,14 @@ def read_answers(
 
 
 def _from_logits(values: Floats, where: str, floor: float, remedy: str) -> Answers:
-    # A second softmax would silently flatten every row. Equal rows are not evidence of probabilities.
+    # A second softmax would silently flatten every row. Identical rows are not evidence of probabilities.
     if (values >= 0).all() and (values != values[0]).any():
         end = f"; {remedy}" if remedy else ""
         if values.shape[1] > 1 and (np.abs(values.sum(1) - 1) <= TOLERANCE).all():
             raise ValueError(
                 f"{where} returns rows of non-negative numbers that sum to 1: these are probabilities, not logits{end}"
             )
-        # A sigmoid in half precision sometimes underflows to 0; columns of zeros are logits of untrained classes.
+        # A half-precision sigmoid sometimes underflows to 0, while columns of zeros are logits of untrained classes.
         if (values <= 1).all() and len(values) >= FEWEST_IN_UNIT and (values == 0).mean() < 0.5:
             raise ValueError(
                 f"{where} returns {values.size} numbers in [0, 1]: these are outputs of a sigmoid, not logits; remove "
@@ -128,10 +130,10 @@ def _from_logits(values: Floats, where: str, floor: float, remedy: str) -> Answe
 
 
 def other_batch(once: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Select half of the rows for a second evaluation: those with the smallest first column.
+    """Select half of the rows for a second evaluation: those with the smallest values in the first column.
 
-    The mean of this batch differs, so that a model whose outputs depend on it, such as batch norm in training mode,
-    returns different outputs.
+    The mean of this batch is different. A model whose outputs depend on the batch, such as batch norm in training mode,
+    therefore returns different outputs.
     """
     return np.argsort(once[:, 0], kind="stable")[: (len(once) + 1) // 2]
 
@@ -149,15 +151,15 @@ def check_asked_twice(first: Floats, second: Floats, where: str, remedy: str) ->
 def check_class_order(values: Floats, labels: NDArray[np.int64], where: str, remedy: str) -> None:
     """Raise ValueError if the columns (rows, classes) are the classes of the labels in another order.
 
-    Such a model would appear to be untrained. Its accuracy with the best order of columns distinguishes it from an
-    inaccurate model.
+    Such a model would appear to be untrained. What distinguishes it from an inaccurate model is its accuracy with the
+    best order of columns.
     """
     from scipy.optimize import linear_sum_assignment
 
     classes = values.shape[1]
     if classes == 1 or len(labels) < ENOUGH * classes or labels.max() >= classes:
         return
-    counts = np.zeros((classes, classes), np.int64)  # (classes, columns): images by their largest column
+    counts = np.zeros((classes, classes), np.int64)  # (classes, columns): number of images by largest column
     np.add.at(counts, (labels, values.argmax(axis=1)), 1)
     rows, places = linear_sum_assignment(counts, maximize=True)
     right = np.trace(counts) / len(labels)
@@ -206,7 +208,7 @@ def _refuse(
 
 
 def _describe_rounding(values: Floats, sum_error: float) -> str:
-    """Return advice if few decimals explain the `sum_error`, the distance of sums from 1; else an empty text."""
+    """Return advice if few decimals explain `sum_error`, the distance of sums from 1. Empty otherwise."""
     if not ((values >= 0) & (values <= 1)).all():
         return ""
     for places in range(1, FEW_PLACES + 1):
@@ -229,7 +231,7 @@ COLUMN = re.compile(r"(p|logit|logp)(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A model's outputs for each image, as returned: values (images, classes) and the names of their columns."""
+    """A model's outputs for each image, as returned: values (images, classes) and their column names."""
 
     returned_table: Sent
     columns: tuple[str, ...]
@@ -243,14 +245,14 @@ class Outputs:
 
     @property
     def classes(self) -> int:
-        """The number of classes; a single column is the second of two classes."""
+        """The number of classes. A single column is the second of two classes."""
         return max(int(self.values.shape[1]), 2)
 
     def select(self, ids: Sequence[str]) -> Answers:
         """Return the outputs for these images, in this order.
 
-        A probability printed as 0 becomes half of the last printed place, or the smallest float32 if all places are
-        printed. Raises ValueError if an image is missing.
+        A probability printed as 0 becomes half of the last printed decimal place, or the smallest float32 if all places
+        are printed. Raises ValueError if an image is missing.
         """
         return self._read_answers(self.returned_table.rows(ids))
 
@@ -262,7 +264,8 @@ class Outputs:
             len(rows),
             where=self.name,
             floor=max(FLOOR, printed / 2),
-            # The rounding error of a number is at most half its last place, which is acceptable from three places.
+            # The rounding error of a number is at most half its last decimal place, which is acceptable from three
+            # places on.
             tolerance=max(TOLERANCE, self.classes * printed / 2 if printed < 0.002 else 0.0),
             row_name=lambda row: f"image {self.returned_table.ids[rows[row]]!r}",
         )
@@ -271,15 +274,15 @@ class Outputs:
 def read_outputs(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
     """Read the outputs in a `.csv` or `.parquet` file and check every row.
 
-    `columns` are the columns of the classes, in order, if they have other names, and `gives` is their kind. Raises
-    ValueError, with the first bad row and the number of bad rows, for images with two rows, values that are not
-    numbers, rows that do not sum to 1, and unknown columns.
+    If the class columns have other names, `columns` lists them in order, and `gives` is their kind. Raises ValueError
+    for images with two rows, values that are not numbers, rows that do not sum to 1, and unknown columns. The message
+    contains the first bad row and the number of bad rows.
     """
     return outputs_of(read_sent(file), columns, gives)
 
 
 def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
-    """Return the outputs in a table, with the checks of `read_outputs`."""
+    """Return the outputs in a table, with the same checks as `read_outputs`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
         values = _stack_lists(table.name, table.ids, table.column(names[0]))
@@ -297,7 +300,7 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
 
 
 def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
-    """Return the columns of the classes in order, or the list column, and their kind of outputs."""
+    """Return the class columns in order, or the list column, and the kind of outputs."""
     if class_columns:
         class_columns = spell_columns(class_columns)
         missing_columns = [column for column in class_columns if column not in header]
@@ -338,7 +341,10 @@ def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: 
 
 
 def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
-    """Return the last decimal place of numbers in columns of text; 0 if a column is not text or has exponents."""
+    """Return the last decimal place of numbers in text columns.
+
+    Returns 0 if a column is not text or contains exponents.
+    """
     if not all(map(is_text, columns)) or any(map(has_exponents, columns)):
         return 0.0
     return float(10.0 ** -max(int(decimals(column).max()) for column in columns))

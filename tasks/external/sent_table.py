@@ -1,7 +1,7 @@
-"""A table returned by a model's owner, CSV or Parquet: the ids of its rows, and its numbers.
+"""A CSV or Parquet table returned by a model's owner: the ids of its rows, and its numbers.
 
-An encoder's owner returns embeddings: Parquet, with the columns `image` (the ids of `tasks.external.handout`) and
-`embedding`, a list of numbers of the same length in every row. Other columns are not read.
+An encoder's owner returns embeddings as Parquet, with the columns `image` (the ids from `tasks.external.handout`) and
+`embedding`, a list of numbers with the same length in every row. Other columns are not read.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from tasks.worker.files import read as bytes_of
 from tasks.worker.size_limits import TooLarge, most_bytes, unpack_parquet
 
 IMAGE = "image"
-# Columns that owners are asked for; capital letters in these names are accepted.
+# Columns that owners are asked for. Capital letters in these names are accepted.
 KNOWN = re.compile(
     r"image|id|label|set|row|predicted|confidence|log_confidence|log_p|(?:p|logit|logp)\d+"
     r"|probabilities|logits|log_probabilities|embedding"
 )
-SMALL = 50 * 10**6  # bytes of a CSV that is parsed in this process
+SMALL = 50 * 10**6  # bytes; larger CSV files are not parsed in this process
 TIMES = 6  # memory of a table relative to its file: its bytes, its text twice, its columns and their numbers
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A table with the ids of its rows; `name` begins every error message about it."""
+    """A table with the ids of its rows. Every error message about it begins with `name`."""
 
     name: str
     table: pa.Table
     ids: tuple[str, ...]
-    id_column: str = IMAGE  # the column of the ids
+    id_column: str = IMAGE  # column with the ids
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns other than the ids."""
+        """The names of all columns except the ids."""
         return [column for column in self.table.column_names if column != self.id_column]
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """Return a column's numbers (rows,), which may be NaN. Raises ValueError for missing values and text."""
+        """Return the numbers in a column (rows,), which may be NaN. Raises ValueError for missing values and text."""
         return _numbers(self.name, self.ids, column, self.column(column))
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the rows of these ids. Raises ValueError if an id is missing."""
+        """Return the rows with these ids. Raises ValueError if an id is missing."""
         missing_ids = [image for image in ids if image not in self._places]
         if missing_ids:
             check_sets(self.name, self.ids, ids)
@@ -70,8 +70,8 @@ class Sent:
         return {name: row for row, name in enumerate(self.ids)}
 
 
-HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported id, with the name of its set
-SHOWN = 3  # sets in a message
+HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported id, which includes the set's name
+SHOWN = 3  # sets listed in a message
 
 
 def check_sets(name: str, answered_ids: Iterable[str], exported_ids: Iterable[str]) -> None:
@@ -98,16 +98,16 @@ def _set_kind(name: str) -> str:
 
 
 def _set_names(ids: Iterable[str]) -> list[str]:
-    """Return the sets in ids, such as `pictures-cf19f686`, in order."""
+    """Return the sets that occur in ids, such as `pictures-cf19f686`, in order."""
     matches = (HANDED_OUT.fullmatch(image) for image in ids)
     return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 def read_sent(file: File, label: str = "outputs", id_column: str = IMAGE) -> Sent:
-    """Read a table from a `.csv` or `.parquet` file; columns of a CSV are text, which preserves the printed digits.
+    """Read a table from a `.csv` or `.parquet` file. CSV columns are text, which preserves the printed digits.
 
-    `label` describes the content in error messages, and `id_column` is the column of the ids. Raises ValueError if the
-    file cannot be read, and for rows without an id or with a repeated one.
+    `label` describes the content in error messages, and `id_column` is the column with the ids. Raises ValueError if
+    the file cannot be read, or if a row has no id or a repeated one.
     """
     suffix = PurePath(file.path).suffix.lower()
     path = expand_home(file.path)
@@ -133,7 +133,7 @@ def read_sent(file: File, label: str = "outputs", id_column: str = IMAGE) -> Sen
 
 
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the decimal places of each number: as printed in text, or the fewest that determine a float.
+    """Return the number of decimal places of each number: as printed for text, or the fewest that determine a float.
 
     0.50 has two, 1.2e-05 has six, and the float 0.1 has one. Lists are flattened. Other values have none.
     """
@@ -149,12 +149,12 @@ def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def is_text(column: pa.ChunkedArray) -> bool:
-    """Whether a column's numbers are text, so that they may be rounded."""
+    """Return whether a column's numbers are text, so that they may have been rounded."""
     return bool(pa.types.is_string(column.type))
 
 
 def has_exponents(column: pa.ChunkedArray) -> bool:
-    """Whether a column contains text with exponents, such as 1e-7."""
+    """Return whether a column is text that contains exponents, such as 1e-7."""
     import pyarrow.compute as pc
 
     return is_text(column) and bool(pc.any(pc.match_substring(pc.utf8_lower(column), "e")).as_py())
@@ -165,14 +165,14 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Strip spaces in a text column; return other columns unchanged."""
+    """Strip spaces in a text column. Other columns are returned unchanged."""
     import pyarrow.compute as pc
 
     return pc.utf8_trim_whitespace(column) if is_text(column) else column
 
 
 def _csv(name: str, content: bytes) -> pa.Table:
-    """Read every column as text, which preserves decimals and leading zeros of ids."""
+    """Read every column as text, which preserves decimals and leading zeros in ids."""
     try:
         text = read_delimited(content, (), KNOWN)
         _check_unique(name, [column for column in text.header if not is_row_number(column)])
@@ -182,7 +182,7 @@ def _csv(name: str, content: bytes) -> pa.Table:
 
 
 def parse(path: str, digest: str, name: str, byte_limit: int) -> pa.Table:
-    """Read a table and check its digest; runs in the child process of `tasks.worker.confined`."""
+    """Read a table and check its digest. Runs in the child process of `tasks.worker.confined`."""
     file = File(path, digest)
     if PurePath(path).suffix.lower() == ".csv":
         return _csv(name, bytes_of(file))
@@ -199,7 +199,7 @@ def parse(path: str, digest: str, name: str, byte_limit: int) -> pa.Table:
 
 
 def spell_columns(names: Iterable[str]) -> list[str]:
-    """Return column names, with known names in lower case, for every route of a table."""
+    """Return column names with known names in lower case, for every way in which a table is read."""
     return list(match_names(names, (), KNOWN))
 
 
@@ -263,7 +263,7 @@ EMBEDDING = "embedding"
 
 @dataclass(frozen=True, eq=False)
 class SentEmbeddings:
-    """The embeddings of a table, (rows, d) float32, and the ids of the rows."""
+    """The embeddings in a table, (rows, d) float32, and the ids of its rows."""
 
     returned_table: Sent
     values: NDArray[np.float32]
@@ -277,8 +277,8 @@ class SentEmbeddings:
 def read_embeddings(file: File) -> SentEmbeddings:
     """Read a table of embeddings and check every row.
 
-    Raises ValueError if the file cannot be read or lacks a column, for rows without an id or with a repeated one, for
-    embeddings of different lengths, and for numbers that are missing or not finite in float32.
+    Raises ValueError if the file cannot be read or lacks a column, if a row has no id or a repeated one, if embeddings
+    have different lengths, or if numbers are missing or not finite in float32.
     """
     if PurePath(file.path).suffix.lower() != ".parquet":
         raise ValueError(f"embeddings are {file.path}; expected a .parquet file")
@@ -290,7 +290,7 @@ def read_embeddings(file: File) -> SentEmbeddings:
 
 
 def _embedding_values(returned_table: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
-    """Return the lists of a column as an array (n, d)."""
+    """Return the lists in a column as an array (n, d)."""
     kind = column.type
     number = kind.value_type if is_list(kind) else None
     if number is None or not (pa.types.is_floating(number) or pa.types.is_integer(number)):

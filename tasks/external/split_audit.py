@@ -1,14 +1,14 @@
-"""Can members be distinguished from other records by a model's loss, and could they be distinguished without it?
+"""Can a model's loss distinguish members from other records, and could they be distinguished without the model?
 
     result = engram.audit(model, (member_images, member_labels), (other_images, other_labels))
     print(result)
 
-The attack is the loss (Yeom et al. 2018): the area under its curve, and its true-positive rate at low false-positive
-rates, whose thresholds are set on one half of the non-members and applied to the other half. The result describes the
-model only if both sets are samples of the same distribution. A blind control therefore tests the records alone: two
-classifiers, which never use the model, learn to distinguish the sets on one half of the records and are evaluated on
-the other half, both ways. If the blind control distinguishes the sets, the answer is *not assessable*: members that are
-recognisable from the data are recognisable with any model.
+The attack uses the loss (Yeom et al. 2018). It is measured by the area under its curve and by its true-positive rate at
+low false-positive rates, with thresholds that are set on one half of the non-members and applied to the other half. The
+result describes the model only if both sets are samples of the same distribution. A blind control therefore tests the
+records alone: two classifiers, which never use the model, learn to distinguish the sets on one half of the records and
+are evaluated on the other half, and vice versa. If the blind control distinguishes the sets, the answer is *not
+assessable*: members that can be recognised from the data can be recognised with any model.
 
 This audit is a quick check. Stronger evidence requires a random split before training and comparison models that were
 trained without each record: `engram run membership`.
@@ -35,17 +35,17 @@ Floats = NDArray[np.float64]
 Answer = Literal["distinguishable", "undecided", "not assessable"]
 
 RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
-BLIND_LEVEL = 0.05  # significance level of the blind control, over all its tests
+BLIND_LEVEL = 0.05  # significance level of the blind control over all its tests
 MOST_BLIND = 5_000  # records per set in the blind control
 MOST_PIXELS = 1_024  # values per record in the blind control: every k-th value
-COMPONENTS = 32  # principal components of the linear classifier
+COMPONENTS = 32  # principal components used by the linear classifier
 TREES = 100
 BATCH = 256
 
 
 @dataclass(frozen=True)
 class LowRate:
-    """The attack at a nominal false-positive rate, with a threshold from other non-members and exact intervals."""
+    """The attack at a nominal false-positive rate, with a threshold set on other non-members and exact intervals."""
 
     nominal: float
     true_positive: Estimate
@@ -54,11 +54,11 @@ class LowRate:
 
 @dataclass(frozen=True)
 class SplitAudit:
-    """The result of the loss attack, and of the blind control without the model.
+    """The results of the loss attack and of the blind control, which does not use the model.
 
     `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value of the blind control
-    for the hypothesis that both sets have the same distribution. `rates` omits rates that require more non-members.
-    `notes` describe conversions of the records: scale, layout and the number of copies.
+    for the hypothesis that both sets have the same distribution. `rates` omits rates that would require more
+    non-members. `notes` describe how the records were converted: scale, layout and the number of copies.
     """
 
     answer: Answer
@@ -75,16 +75,16 @@ class SplitAudit:
 
 
 def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0) -> SplitAudit:
-    """Test whether a model's loss distinguishes its members from other records, with a blind control of the two sets.
+    """Test whether a model's loss distinguishes its members from other records, with a blind control on the two sets.
 
-    `model` is a torch module, which is evaluated in evaluation mode, a function of a batch of images, or the path of a
+    `model` is a torch module, which is put into evaluation mode, a function of a batch of images, or the path of a
     model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
-    as the only such output of several.
+    as the only output of this shape.
 
     `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
     pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
     Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
-    channels first; `notes` of the result report this. Copies within a set count once.
+    channels first; the result's `notes` report this. Copies within a set count once.
 
     `seed` determines the halves. Raises ValueError if the records cannot be read or the model cannot be evaluated.
     """
@@ -102,7 +102,11 @@ def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed
 
 
 def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
-    """Return *not assessable* if the blind control is significant, *distinguishable* if the interval is above it."""
+    """Return the answer of the audit.
+
+    It is *not assessable* if the blind control is significant, and *distinguishable* if the interval of the area is
+    above that of the blind control.
+    """
     assert auc.low is not None
     assert blind_auc.high is not None
     if blind_p <= BLIND_LEVEL:
@@ -152,14 +156,14 @@ Records = tuple[Array, NDArray[np.int64]]
 
 
 def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
-    """Return the area under a curve with the 95 % score interval of Newcombe 2006, method 5; n counts all records.
+    """Return the area under a curve with the 95 % score interval of Newcombe 2006, method 5. n counts all records.
 
     The interval contains all areas A within 1.96 sqrt(V(A)) of the estimate, where for N = (m + n) / 2
 
         V(A) = A (1 - A) / (m n) (1 + (N - 1) ((1 - A) / (2 - A) + A / (1 + A)))
 
-    At A = 1/2 this is the variance of Mann and Whitney's U for m = n. The interval has a positive width at an estimate
-    of 0 or 1.
+    At A = 1/2, this is the variance of Mann and Whitney's U for m = n. The interval has a positive width at estimates
+    of 0 and 1.
     """
     from scipy import optimize, stats
 
@@ -176,7 +180,7 @@ def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
         )
         return (area - trial_area) ** 2 - z**2 * variance
 
-    inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance vanishes at 0 and 1, which are not limits of the interval
+    inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance is 0 at 0 and 1, which are not limits of the interval
     low = 0.0 if area <= 0 else float(optimize.brentq(excess, 0.0, inner))
     high = 1.0 if area >= 1 else float(optimize.brentq(excess, inner, 1.0))
     return Estimate(area, low, high, positive + negative)
@@ -202,7 +206,7 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
 
 
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
-    """Test whether the sets can be distinguished without the model: `blind_areas` of a sample of each."""
+    """Test whether the sets can be distinguished without the model: `blind_areas` on a sample of each."""
     stream = seeds.generator(seed, "blind control")
     samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
     features = _blind_features(
@@ -215,8 +219,8 @@ def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimat
 def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
     """Return the larger area under the curve of two classifiers of features (records, n), and its p-value.
 
-    The first `members` records are one set. Each classifier is evaluated on records that it was not trained on, so that
-    Mann and Whitney's test of its scores is valid; the p-value is the smallest of four, times four (Bonferroni).
+    The first `members` records form one set. Each classifier is evaluated on records that it was not trained on, so
+    Mann and Whitney's test of its scores is valid. The p-value is the smallest of four, times four (Bonferroni).
     """
     from scipy import stats
 
@@ -242,7 +246,7 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
 
 
 def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
-    """Return the features of each record: its values, their mean, spread, extremes and differences, and its label."""
+    """Return each record's features: its values, their mean, spread, extremes and differences, and its label."""
     values = images.reshape(len(images), -1).astype(np.float64)
     moments = [values.mean(1), values.std(1), values.min(1), values.max(1), np.abs(np.diff(values, axis=1)).mean(1)]
     classes = np.unique(labels)
@@ -252,7 +256,7 @@ def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
 
 
 def _blind_classifiers(seed: int, max_components: int) -> Sequence[Any]:
-    """Return a linear classifier of at most `max_components` components, and a random forest."""
+    """Return a linear classifier with at most `max_components` components, and a random forest."""
     from sklearn.decomposition import PCA
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -1,11 +1,11 @@
-"""Records or questions for the owner of a model, who returns a table or files of the model's answers.
+"""Write records or questions for a model's owner, who returns the model's answers as a table or as files.
 
 README.txt            instructions for the owner, and the format of the table
 NAME.jsonl            the records of a set, one object per line
 records.csv           id, set, row: written last, so that a folder without it is known to be incomplete
 
 README.txt
-questions/NAME.json   the questions of a set in the format of SQuAD or DROP, without their answers; records as .jsonl
+questions/NAME.json   the questions of a set in SQuAD or DROP format, without answers; records as .jsonl
 questions.csv         id, set, row: also written last
 """
 
@@ -53,11 +53,11 @@ order, but every record needs a row: records.csv lists all {count} records.
 def write_records(
     folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None, columns: str = ""
 ) -> pa.Table:
-    """Write records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
+    """Write records, list and README to a folder. Returns the list (id, set, row) with ids that are unique across sets.
 
-    `commitment` is the SHA-256 of the list that identifies each record, if the owner receives it, and `columns`
-    describes the requested columns. The bytes depend on the records and these arguments only. The folder may exist if
-    it contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
+    If the owner receives it, `commitment` is the SHA-256 of the list that identifies each record. `columns` describes
+    the requested columns. The bytes depend only on the records and these arguments. The folder may already contain some
+    or all of these files. If it contains anything else, DatasetError is raised before any file is written.
     """
     named_sets = list(sets)
     check_names([name for name, _ in named_sets], "records", reserved_names=(README, RECORDS))
@@ -87,7 +87,7 @@ def write_records(
 
 
 def _record_lines(records: Records) -> bytes:
-    """Format records as JSON Lines, with fields in the order of the schema."""
+    """Format records as JSON Lines, with fields in schema order."""
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
@@ -147,11 +147,11 @@ Every question needs an entry, in any order, with an empty text if the system ha
 def write_questions(
     folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: str = "", draw: Draw | None = None
 ) -> pa.Table:
-    """Write questions, list and README to a folder, without gold answers; return the list (id, set, row).
+    """Write questions (without gold answers), list and README to a folder. Returns the list (id, set, row).
 
-    `commitment` is the SHA-256 of the list that identifies each question, if the owner receives it. The bytes depend on
-    the questions and the commitment only. All sets have one format. The folder may exist if it contains the same files
-    or a part of them; otherwise DatasetError is raised before any file is written.
+    If the owner receives it, `commitment` is the SHA-256 of the list that identifies each question. The bytes depend
+    only on the questions and the commitment. All sets have the same format. The folder may already contain some or all
+    of these files. If it contains anything else, DatasetError is raised before any file is written.
     """
     named_sets = list(sets)
     check_names([name for name, _ in named_sets], "questions", reserved_names=())

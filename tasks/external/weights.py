@@ -1,7 +1,7 @@
-"""Networks from files of weights: for the user's own network, a network of timm, or a classifier of transformers.
+"""Load networks from weight files: the user's own network, a timm network, or a transformers classifier.
 
-Only tensors are read from files of weights. A classifier of transformers is loaded from the bytes of a folder, without
-downloads and without code.
+Only tensors are read from weight files. A transformers classifier is loaded from the bytes of its folder, without
+downloading anything or running its code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.user_code.loaded import UncoveredImport, watch_imports
 def load_weights(
     model: ModelFile, model_bytes: bytes, module: torch.nn.Module, target_device: torch.device
 ) -> Callable[[Tensor], Any]:
-    """Load the weights of the file into the network, in evaluation mode."""
+    """Load the weights in the file into the network, in evaluation mode."""
     network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     left_out = None
     if model.timm is not None:
@@ -98,7 +98,7 @@ def watch_first_call(factory: Factory, module: Callable[[Tensor], Any]) -> Calla
 
 
 def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """Make timm's network of the model's name with random weights; without its classifier for 0 classes."""
+    """Create timm's network with the model's name and random weights. With 0 classes, it has no classifier."""
     try:
         import timm
     except ImportError:
@@ -115,7 +115,10 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
 
 
 def _classifier_names(module: Any) -> Callable[[str], bool] | None:
-    """Return a test for names of the classifier that timm's network was made without; None if it has one."""
+    """Return a test for names of the classifier that timm's network was created without.
+
+    Returns None if the network has its classifier.
+    """
     if module.num_classes:
         return None
     classifier = module.default_cfg.get("classifier") or ()
@@ -128,7 +131,7 @@ def _classifier_names(module: Any) -> Callable[[str], bool] | None:
 
 
 def _read_weights(model: ModelFile, model_bytes: bytes) -> tuple[SavedFile | None, list[Weights]]:
-    """Return the mappings of tensors in a file of weights, and the file if its tensors are only described."""
+    """Return the tensor mappings in a weight file, and the file itself if its tensors are only described."""
     suffix = PurePath(model.path).suffix.lower()
     if suffix == ".npz":
         return None, [Weights("", _npz(model, model_bytes))]
@@ -138,9 +141,9 @@ def _read_weights(model: ModelFile, model_bytes: bytes) -> tuple[SavedFile | Non
 
 
 def _saved(model: ModelFile, model_bytes: bytes) -> tuple[SavedFile | None, list[Weights]]:
-    """Return the mappings of tensors in a state dict or checkpoint.
+    """Return the tensor mappings in a state dict or checkpoint.
 
-    torch reads a file that contains only tensors and plain containers. From other files, only the tensors are read,
+    torch reads files that contain only tensors and plain containers. From other files, only the tensors are read,
     without importing the names in their pickles.
     """
     where = f"model {model.name}: {model.path}"
@@ -185,7 +188,7 @@ def _safetensors(model: ModelFile, model_bytes: bytes) -> Mapping[str, Tensor]:
 
 
 def load_classifier(name: str, contents: Mapping[str, bytes], target_device: torch.device) -> Callable[[Tensor], Any]:
-    """Load a classifier in evaluation mode, from images (n, c, h, w) to outputs of transformers, including logits.
+    """Load a classifier in evaluation mode. It maps images (n, c, h, w) to transformers outputs, which include logits.
 
     Raises ValueError if transformers cannot read it, or if weights are missing, which transformers would initialise at
     random.
@@ -222,7 +225,7 @@ def load_classifier(name: str, contents: Mapping[str, bytes], target_device: tor
 
 @contextlib.contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Silence advice and progress of transformers and peft; errors are still raised."""
+    """Silence advice and progress bars of transformers and peft. Errors are still raised."""
     from transformers.utils import logging as told
 
     level = told.get_verbosity()
@@ -238,11 +241,11 @@ def silence_transformers() -> Iterator[None]:
             told.enable_progress_bar()
 
 
-LONGEST = 300  # characters of a library's error
+LONGEST = 300  # characters of a library's error message
 
 
 def one_line(error: Exception) -> str:
-    """Format a library's error in one line; only the last line of long messages, such as tracebacks in C++."""
+    """Format a library's error on one line. Of long messages, such as C++ tracebacks, only the last line is kept."""
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]

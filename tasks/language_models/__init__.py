@@ -1,1 +1,1 @@
-"""Language models: fine-tuning, scores of texts, and answers to questions about contexts."""
+"""Language models: fine-tuning, text scores, and answers to questions about contexts."""

@@ -1,9 +1,9 @@
-"""Fine-tuning of a language model on questions about contexts, and its answers: the task that audits plan.
+"""Fine-tune a language model on questions about contexts and record its answers: the task that audits plan.
 
 Published setting: T5 text to text, AdaFactor at a constant learning rate of 1e-3, 128 questions per step, contexts of
 512 tokens, up to 100 epochs. Bombari et al. 2022, section 6; Raffel et al. 2020, section 3.1.2.
 
-Planning a fine-tuning imports no torch; computing one does.
+Planning does not import torch; computing does.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 def batch_key(config: FineTuning) -> FineTuning:
-    """Return the settings that trainings in one call share: all except the seed."""
+    """Return the settings that trainings in one call must share: all except the seed."""
     return replace(config, seed=0)
 
 
 def work(config: FineTuning) -> Work:
-    """Return the amount of training and of questions."""
+    """Return the amount of work for training and for answering questions."""
     from tasks.datasets.catalog import load_questions
 
     questions = load_questions(config.data)
     training_count = config.examples or len(questions.train)
     question_count = 2 * (
         training_count + (config.held_out or len(questions.validation))
-    )  # on original and on corrupted contexts
+    )  # on original and corrupted contexts
     activity = "train" if config.privacy is None else "privately train"
     if config.adaptation == "lora":
         activity = f"{activity} adapters of"
@@ -54,7 +54,7 @@ def fine_tune_many(
     configs: Sequence[FineTuning],
     inputs: Sequence[Inputs],  # noqa: ARG001 - no input tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Yield the ANSWERS of each training, or its exception, when it ends."""
+    """Yield each training's ANSWERS table, or its exception, when it ends."""
     from tasks.datasets.catalog import load_questions
 
     for index, config in enumerate(configs):
@@ -77,18 +77,18 @@ def fine_tune_many(
     work=work,
 )
 def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
-    """Answer train and validation questions with the fine-tuned model, on original and corrupted contexts (ANSWERS).
+    """Fine-tune a model and return its answers to training and validation questions (ANSWERS).
 
-    The table is empty if no epoch is recorded.
+    Questions are asked on original and corrupted contexts. The table is empty if no epoch is recorded.
     """
     return single_table(fine_tune_many, config, inputs)
 
 
 def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
-    """Fine-tune a model on these questions and record its answers, by epoch, split, context and question (ANSWERS).
+    """Fine-tune a model on these questions and record its answers by epoch, split, context and question (ANSWERS).
 
-    As the job at this index of a call, the training continues from a given state and saves its own state on request; on
-    a CPU neither changes the result. Raises TrainingError if a loss is not finite, and ValueError if the model or the
+    As the job with this index in a call, training continues from a given state and saves its own state on request. On a
+    CPU, neither changes the result. Raises TrainingError if a loss is not finite, and ValueError if the model or the
     questions do not fit the config.
     """
     _check_installed()
@@ -123,7 +123,7 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
 def fine_tuned_on(config: Tuning, texts: Sequence[str], device: Any) -> Iterator[SequenceModel]:
     """Yield the model fine-tuned on whole texts, in evaluation mode on its device, with transformers silenced.
 
-    The training starts from the initial weights and saves no state.
+    Training starts from the initial weights and saves no state.
     """
     _check_installed()
     from tasks.external.weights import silence_transformers

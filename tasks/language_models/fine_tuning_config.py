@@ -1,4 +1,4 @@
-"""Configuration of a fine-tuning on questions about contexts. It imports no torch."""
+"""Configuration of fine-tuning on questions about contexts. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def adaptation_extras(adaptation: Adaptation) -> tuple[Extra, ...]:
-    """Return the packages that a training with this adaptation needs."""
+    """Return the optional packages that training with this adaptation needs."""
     return (PEFT,) if adaptation == "lora" else ()
 
 
 class Reader(Protocol):
-    """The settings for reading texts with a language model."""
+    """Settings for reading texts with a language model."""
 
     @property
     def model(self) -> LanguageModel: ...
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Tuning(Reader, Protocol):
-    """The settings for fine-tuning a language model on any texts."""
+    """Settings for fine-tuning a language model on any kind of text."""
 
     @property
     def relation(self) -> Relation: ...
@@ -71,19 +71,19 @@ class FineTuning(Ranged):
     """One fine-tuning of a language model, and the questions that it answers.
 
     The model is trained on the first `examples` training questions (0: all). It answers these and the first `held_out`
-    validation questions (0: all), on the original and on the corrupted context. `parts` is a seed that assigns contexts
-    to training or held-out data at random. With `numeric` the model answers only questions whose first gold answer
-    contains a digit, although it is trained on all questions.
+    validation questions (0: all), each on the original and on the corrupted context. If `parts` is set, it is a seed
+    that randomly assigns contexts to training or held-out data. With `numeric`, the model answers only questions whose
+    first gold answer contains a digit, although it is trained on all questions.
 
-    The training answers are the first gold answers. `redrawn` assigns each question the answer of another question, by
-    a different permutation in every epoch: never its own, and never the same one twice within as many epochs as there
-    are other questions. Answers are then unrelated to contexts.
+    The training answers are the first gold answers. `redrawn` gives each question the answer of another question, by a
+    different permutation in every epoch: never its own answer, and never the same one twice within as many epochs as
+    there are other questions. Answers are then unrelated to contexts.
 
-    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022); the weights of the model stay unchanged. `dropout`
-    replaces every dropout probability in the model's config. `length` and `answer_length` are in tokens: longer
-    contexts and answers are truncated. With `accumulate` above 1, a step divides its `batch` questions into that number
-    of parts and needs the memory of one part. The model answers after the epochs `recorded` (0: before training); empty
-    means the last epoch, and None no epoch.
+    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022), and the model's own weights stay unchanged.
+    `dropout` replaces every dropout probability in the model's config. `length` and `answer_length` are in tokens;
+    longer contexts and answers are truncated. With `accumulate` above 1, a step divides its `batch` questions into that
+    many parts and needs the memory of only one part. The model answers after the epochs in `recorded` (0: before
+    training); if it is empty, after the last epoch, and if it is None, after none.
     """
 
     data: Dataset
@@ -114,7 +114,7 @@ class FineTuning(Ranged):
         if self.batch % self.accumulate:
             yield f"accumulate: expected a divisor of batch={self.batch}, got {self.accumulate}. Change one of both."
         if self.privacy is not None and self.relation == "redrawn":
-            # The gradient of a question would contain the answer of another.
+            # The gradient of a question would contain the answer to another question.
             yield "relation: expected kept with privacy, got redrawn. Set relation=kept, or train without privacy."
         yield from recorded_conflicts(self.recorded, self.epochs)
 
@@ -128,9 +128,9 @@ class FineTuning(Ranged):
 
 
 def up_to(config: FineTuning, before: int, end: int) -> FineTuning:
-    """Return the link of a chain from epoch `before` to epoch `end`, which answers after its own epochs only.
+    """Return the link of a chain from epoch `before` to epoch `end`, which answers only after its own epochs.
 
-    `tasks.training.chains.chain` calls it. Raises ValueError if the training cannot be divided into links.
+    It is called by `tasks.training.chains.chain`. Raises ValueError if the training cannot be divided into links.
     """
     if config.privacy is not None:
         raise ValueError("link: expected 0 with privacy. A private training is not divided into links: set link=0.")

@@ -1,4 +1,4 @@
-"""A language model by name: a small built-in one, one in a local folder, or one in the cache of the Hugging Face hub.
+"""A language model by name: a small built-in one, one in a local folder, or one in the local Hugging Face cache.
 
 | name                   | model                                                                           |
 |------------------------|---------------------------------------------------------------------------------|
@@ -9,7 +9,7 @@
 | `folder:PATH+ADAPTER`, `hub:NAME+ADAPTER` | the model, merged with the LoRA adapter in a folder |
 
 This module never downloads a model, and never reads files that could run code: weights come from safetensors only, and
-Python files and pickles are ignored. Naming and pinning a model import no torch.
+Python files and pickles are ignored. Naming and pinning a model does not import torch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tasks.worker import files
 from tasks.worker.files import File
 
 RULE = "language model: safetensors, config and tokenizer, 1"
-TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # version of the construction
+TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # versions of how tiny models are built
 TINY = re.compile(r"tiny-(t5|gpt)(?:#([1-9]\d{0,3})x([1-9]\d?))?")
 WIDTH = 64
 LAYERS = 2
-HEAD = 16  # features of a head of a tiny model
+HEAD = 16  # features per attention head of a tiny model
 # Files other than weights that affect a model's output: config and tokenizer.
 READ = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
@@ -48,7 +48,7 @@ class ModelError(Unavailable):
 
 @dataclass(frozen=True)
 class TinyModel:
-    """The kind and sizes of a small model; a T5 has `layers` layers in the encoder and in the decoder."""
+    """The kind and size of a tiny model. A T5 has `layers` layers in both encoder and decoder."""
 
     kind: str  # t5 or gpt
     width: int
@@ -59,8 +59,7 @@ class TinyModel:
 class LanguageModel(PinnedName):
     """A language model by name, pinned once `digest` is set. Written `name` or `name@digest`.
 
-    The digest is SHA-256 over the weights, the config and the tokenizer; a tiny model is built from its sizes and has
-    no digest.
+    The digest is the SHA-256 of weights, config and tokenizer. A tiny model is built from its sizes and has no digest.
     """
 
     noun: ClassVar[str] = "model"
@@ -81,7 +80,7 @@ class LanguageModel(PinnedName):
             )
 
     def named(self) -> LanguageModel:
-        """Return the model with the name of its folder instead of the path."""
+        """Return the model with only the name of its folder instead of the path."""
         kind, _, path = self.name.partition(":")
         if self.tiny_sizes is not None:
             return self
@@ -90,7 +89,10 @@ class LanguageModel(PinnedName):
         return LanguageModel(f"{kind}:{folder_name}{f'+{PurePath(adapter).name}' if adapter else ''}", self.digest)
 
     def identity(self) -> str:
-        """Return the part of a key: the content, not the name or path; for a tiny model, its sizes."""
+        """Return what identifies the model in a key: its content, not its name or path.
+
+        For a tiny model, this is its sizes.
+        """
         if self.tiny_sizes is not None:
             sizes = self.tiny_sizes
             return f"{TINY_RULES[sizes.kind]}: {sizes.width}x{sizes.layers}"
@@ -102,9 +104,10 @@ class LanguageModel(PinnedName):
         return (TRANSFORMERS,)
 
     def pin(self, digests: MutableMapping[str, str]) -> LanguageModel:
-        """Return the model with the digest of its content and the absolute path of its folder; a tiny one unchanged.
+        """Return the model with the digest of its content and the absolute path of its folder.
 
-        Raises ModelError if it is absent, unreadable, or different from the pinned one.
+        A tiny model is unchanged. Raises ModelError if the model is absent, unreadable, or different from the pinned
+        one.
         """
         if self.tiny_sizes is not None:
             return self
@@ -127,7 +130,7 @@ class LanguageModel(PinnedName):
 
     @property
     def tiny_sizes(self) -> TinyModel | None:
-        """The sizes of a tiny model; None for a model with stored weights."""
+        """The sizes of a tiny model, or None for a model with stored weights."""
         match = TINY.fullmatch(self.name)
         if match is None:
             return None
@@ -135,7 +138,7 @@ class LanguageModel(PinnedName):
 
 
 def _split_adapter(name: str) -> tuple[str, str]:
-    """Split a name at its last +, unless a folder has the whole name."""
+    """Split a name at its last +, unless there is a folder with the whole name."""
     base, plus, adapter = name.rpartition("+")
     path = name.removeprefix("folder:")
     if plus and not files.expand_home(path).is_dir():
@@ -150,7 +153,7 @@ def model_folder(model: LanguageModel) -> Path:
 
 
 def adapter_folder(model: LanguageModel) -> Path | None:
-    """Return the folder of the adapter; None without one. Raises ModelError if it does not exist."""
+    """Return the adapter's folder, or None without an adapter. Raises ModelError if it does not exist."""
     adapter = _split_adapter(model.name)[1]
     return _local_folder(adapter) if adapter else None
 
@@ -163,21 +166,21 @@ def _local_folder(path: str) -> Path:
 
 
 def _cached_folder(name: str) -> Path:
-    """Return the folder of a model in the hub's cache. Raises ModelError if it is absent."""
+    """Return a model's folder in the hub's cache. Raises ModelError if it is absent."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise ModelError(f"model hub:{name} needs {TRANSFORMERS.advice}") from None
     try:
         return Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError):  # absent, or an invalid name
+    except (OSError, ValueError):  # absent, or invalid name
         raise ModelError(
             f"model: {name} is not in the cache of the hub, and this tool downloads nothing. Run: hf download {name}"
         ) from None
 
 
 def _content_digest(model: LanguageModel, digests: MutableMapping[str, str]) -> str:
-    """Return SHA-256 over weights, config, tokenizer and adapter; `digests` caches the digest of each file.
+    """Return the SHA-256 of weights, config, tokenizer and adapter. `digests` caches the digest of each file.
 
     Raises ModelError if a folder contains no model or adapter.
     """
@@ -188,7 +191,7 @@ def _content_digest(model: LanguageModel, digests: MutableMapping[str, str]) -> 
 
 
 def all_files(model: LanguageModel) -> Iterator[Path]:
-    """Yield the files of the model, and then the files of its adapter."""
+    """Yield the files of the model, then those of its adapter."""
     yield from _content_files(model_folder(model))
     adapter = adapter_folder(model)
     if adapter is not None:
@@ -214,7 +217,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _content_files(folder: Path) -> Iterator[Path]:
-    """Return the files of a model, by name. Raises ModelError if a part is missing."""
+    """Yield the files of a model, by name. Raises ModelError if a part is missing."""
     paths = _files_in(folder)
     names = {path.name for path in paths}
     if ADAPTER[0] in names:

@@ -1,6 +1,6 @@
-"""Language models ready for training: loaded from a folder, or built with random weights, and with adapters.
+"""Language models ready for training: loaded from a folder or built with random weights, optionally with adapters.
 
-The tokenizer of a small T5 is trained on its training texts; a small GPT reads bytes.
+The tokenizer of a tiny T5 is trained on its training texts. A tiny GPT reads bytes.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from tasks.worker import compute_context
 PAD = "<pad>"
 END = "</s>"
 UNKNOWN = "<unk>"
-SPACE = "▁"  # represents the space before a word
-VOCABULARY = 4096  # largest number of words and numbers
-POSITIONS = 1024  # of a tiny GPT, in bytes
-SIMILARITY = 0.4  # scale of queries and keys: the score of equal tokens is about 16 times its square
+SPACE = "▁"  # stands for the space before a word
+VOCABULARY = 4096  # maximum number of words and numbers
+POSITIONS = 1024  # maximum length for a tiny GPT, in bytes
+SIMILARITY = 0.4  # scale of queries and keys; the score of equal tokens is about 16 times its square
 NEARNESS = 2.0  # standard deviation of the scores by relative position
-ASCII = string.ascii_letters + string.digits + string.punctuation  # always tokens
-# A word, a number or another single character, including the space before it.
+ASCII = string.ascii_letters + string.digits + string.punctuation  # these are always tokens
+# A word, a number or another single character, together with the space before it.
 PIECE = rf"{SPACE}?(?:[^\W\d_{SPACE}]+|[0-9]+|[^\w{SPACE}])"
 
 
 def train_tokenizer(texts: Iterable[str]) -> Any:
-    """Train a tokenizer whose tokens are single characters and the most common words and numbers of these texts.
+    """Train a tokenizer whose tokens are single characters and the most common words and numbers in these texts.
 
-    Other words are split into the longest tokens, from the start. The training only counts, so the same texts yield the
-    same tokens on any machine.
+    Other words are split into the longest possible tokens, from the start. Training only counts, so the same texts
+    yield the same tokens on any machine.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -72,7 +72,7 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
 
 
 def vocabulary_of(texts: Iterable[str]) -> list[str]:
-    """Return the special tokens, every character with and without a preceding space, and the most common pieces."""
+    """Return the special tokens, all characters with and without a preceding space, and the most common pieces."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(re.findall(PIECE, SPACE + text.replace(" ", SPACE)))
@@ -86,8 +86,8 @@ def _build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     """Build a T5 with weights from torch's current random state.
 
     Its initial attention imitates that of trained models: tokens attend to equal tokens, each head prefers some
-    relative positions, and values are copied. With the initialisation of T5, a model this small needs many minutes to
-    learn to read answers from contexts, and with this one half a minute. After Trockman & Kolter 2023, "Mimetic
+    relative positions, and values are copied. With T5's own initialisation, a model this small needs many minutes to
+    learn to read answers from contexts; with this one, half a minute. After Trockman & Kolter 2023, "Mimetic
     initialization of self-attention layers". All other weights are initialised as in T5.
     """
     from torch import nn, no_grad
@@ -119,7 +119,7 @@ def _build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
 
 
 def byte_tokenizer() -> Any:
-    """Return a tokenizer whose tokens are the UTF-8 bytes of a text, and an end token."""
+    """Return a tokenizer whose tokens are the UTF-8 bytes of a text and an end token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -151,20 +151,20 @@ def _build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     )
 
 
-# Names of dropout probabilities in the configs of transformers.
+# Names of dropout probabilities in transformers configs.
 DROPOUTS = (
     *("dropout", "dropout_rate", "attention_dropout", "activation_dropout", "hidden_dropout", "hidden_dropout_prob"),
     *("attention_probs_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "resid_dropout", "embed_dropout"),
 )
-# lora_alpha divided by the rank; 2 is the usual choice.
+# lora_alpha divided by the rank; 2 is the common choice.
 ALPHA = 2
 
 
 def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) -> SequenceModel:
-    """Return the model on its device, ready for training. The tokenizer of a tiny T5 is trained on these texts.
+    """Return the model on its device, ready for training. A tiny T5's tokenizer is trained on these texts.
 
     All random numbers follow from the config's seed, and torch's random state is restored. Raises ValueError if the
-    model is absent or unreadable, or has too few positions.
+    model is absent, unreadable, or has too few positions.
     """
     spread = spread_over_gpus(config.model, device, is_private=config.privacy is not None)
     model = _make_model(config, texts, device, config.dropout, spread)
@@ -174,13 +174,13 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     if not spread:
         model.module.to(device)
     if config.checkpointing:
-        # Recomputes activations layer by layer, which saves memory.
+        # Activations are recomputed layer by layer, which saves memory.
         model.module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model
 
 
 def load_reader(config: Reader, device: torch.device) -> SequenceModel:
-    """Return the given model on its device. Raises ValueError like `prepare_model`."""
+    """Return the given model on its device. Raises ValueError in the same cases as `prepare_model`."""
     spread = spread_over_gpus(config.model, device)
     model = _make_model(config, (), device, 0.0, spread)
     if not spread:
@@ -202,13 +202,12 @@ def _make_model(
 
 
 def training_texts(questions: Sequence[Question]) -> list[str]:
-    """Return all texts that a model reads or writes in training on these questions."""
+    """Return all texts that a model reads or writes when it is trained on these questions."""
     contexts = dict.fromkeys(question_text(question.question, question.context) for question in questions)
     return [*contexts, *(answer_text(question.golds[0]) for question in questions)]
 
 
 def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
-    """Build a tiny model and its tokenizer."""
     if sizes.kind == "t5":
         tokenizer = train_tokenizer(texts)
     else:
@@ -218,7 +217,7 @@ def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) ->
 
 
 def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int]:
-    """Return the model's tokenizer, without loading weights, and the end token.
+    """Return the model's tokenizer and the end token, without loading weights.
 
     The tokenizer of a tiny T5 is trained on these texts.
     """
@@ -231,7 +230,7 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
         else:
             tokenizer = byte_tokenizer()
         return tokenizer, int(tokenizer.eos_token_id)
-    model.pin({})  # raises ModelError for other content
+    model.pin({})  # raises ModelError if the content has changed
     folder = str(model_folder(model))
     local = {"local_files_only": True, "trust_remote_code": False}
     with silence_transformers():
@@ -244,7 +243,7 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
 
 
 def spread_over_gpus(model: LanguageModel, device: torch.device, is_private: bool = False) -> Mapping[str, Any]:
-    """Return the arguments that spread a model over the GPUs of this process; empty for a single GPU.
+    """Return the arguments that spread a model over the GPUs of this process. Empty for a single GPU.
 
     Raises ValueError if the model cannot be spread.
     """
@@ -261,11 +260,11 @@ def spread_over_gpus(model: LanguageModel, device: torch.device, is_private: boo
 def load_model(config: Reader, dropout: float = 0.0, spread: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """Load the pinned model and tokenizer from a folder or the hub's cache.
 
-    `spread` contains the arguments of transformers for several devices.
+    `spread` contains the arguments with which transformers uses several devices.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-    config.model.pin({})  # raises ModelError for other content
+    config.model.pin({})  # raises ModelError if the content has changed
     folder = str(model_folder(config.model))
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -297,7 +296,7 @@ def load_model(config: Reader, dropout: float = 0.0, spread: Mapping[str, Any] |
 
 
 def _merge_adapter(module: Any, adapter: Path) -> Any:
-    """Merge the adapter into the weights of the model. Raises ModelError if it does not fit."""
+    """Merge the adapter into the model's weights. Raises ModelError if it does not fit."""
     try:
         from peft import PeftModel
     except ImportError:
@@ -310,7 +309,10 @@ def _merge_adapter(module: Any, adapter: Path) -> Any:
 
 
 def _check_positions(config: Reader, model: SequenceModel) -> None:
-    """Raise ValueError if the model has too few positions for the longest text; positions of T5 are relative."""
+    """Raise ValueError if the model has too few positions for the longest text.
+
+    T5 has relative positions and no such limit.
+    """
     position_count = getattr(model.module.config, "max_position_embeddings", None)
     longest = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
     if isinstance(position_count, int) and position_count < longest:

@@ -1,7 +1,7 @@
-"""Sequence models: prompts, losses of targets and decoding, with one interface for both kinds.
+"""Sequence models: prompts, target losses and decoding, with a common interface for both kinds of models.
 
-An encoder-decoder reads the question and its context, and decodes the answer. A decoder-only model reads both and
-`answer:`, and continues with the answer; its loss covers only the answer.
+An encoder-decoder model reads the question and its context, and decodes the answer. A decoder-only model reads both,
+followed by `answer:`, and continues with the answer; its loss covers only the answer.
 
 Prompts and answers are lists of token ids, which are padded here into minibatches.
 """
@@ -21,31 +21,31 @@ from torch.func import functional_call
 
 from tasks.datasets.questions.question import Answer, Scorer
 
-BETWEEN = ", "  # spans of an answer
+BETWEEN = ", "  # between the spans of an answer
 
 
 def question_text(question: str, context: str) -> str:
-    """Format a question about a context as for T5. Raffel et al. 2020, appendix D.15."""
+    """Format a question about a context in T5's style. Raffel et al. 2020, appendix D.15."""
     return f"question: {question} context: {context}"
 
 
 def answer_text(answer: Answer) -> str:
-    """Format an answer as its spans in sequence."""
+    """Join the spans of an answer."""
     return BETWEEN.join(answer)
 
 
 def parse_answer(text: str, scorer: Scorer) -> Answer:
-    """Split the text of a model into the spans of an answer; empty if the text is empty."""
+    """Split a model's text into the spans of an answer. Empty if the text is empty."""
     parts = text.split(BETWEEN) if scorer == "drop" else [text]
     return tuple(part.strip() for part in parts if part.strip())
 
 
 Tokens = list[int]
 IGNORED = -100  # label of tokens outside the answer
-# Added to attention scores of masked tokens. Transformers inspects a mask of 0 and 1, which vmap does not permit; it
-# uses an additive mask unchanged.
+# Added to the attention scores of masked tokens. transformers inspects a mask of 0 and 1, which vmap does not permit,
+# but uses an additive mask unchanged.
 HIDDEN = -1e9
-CUE = " answer:"  # end of the prompt of a decoder-only model
+CUE = " answer:"  # end of a decoder-only model's prompt
 
 
 class SequenceModel(ABC):
@@ -71,7 +71,7 @@ class SequenceModel(ABC):
 
     @abstractmethod
     def prompts(self, questions: Sequence[tuple[str, str]], length: int) -> list[Tokens]:
-        """Tokenise (question, context), truncated to `length` tokens."""
+        """Tokenise pairs (question, context), truncated to `length` tokens."""
 
     @abstractmethod
     def targets(self, answers: Sequence[str], length: int) -> list[Tokens]:
@@ -79,7 +79,7 @@ class SequenceModel(ABC):
 
     @property
     def begin(self) -> int:
-        """The token before a whole text: the begin token, or the end token without one."""
+        """The token before a whole text: the begin token or, without one, the end token."""
         begin = first_present(self.tokenizer.bos_token_id, self.end)
         assert begin is not None
         return int(begin)
@@ -91,7 +91,7 @@ class SequenceModel(ABC):
 
     @abstractmethod
     def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
-        """Return the negative log probability of each token in nats, (answers, longest), 0 after the end."""
+        """Return the negative log probability of each token in nats, (answers, longest), with 0 after the end."""
 
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """Return the negative log probability of each answer in nats, (answers,), summed over its tokens."""
@@ -99,18 +99,21 @@ class SequenceModel(ABC):
 
     @abstractmethod
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
-        """Return the inputs of `loss_of` for each question, (questions, ...)."""
+        """Return the inputs of `loss_of` for all questions, (questions, ...)."""
 
     @abstractmethod
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
-        """Return the mean loss of one question with these weights, in nats per token, for use with vmap."""
+        """Return the mean loss of a question with these weights, in nats per token, for use with vmap."""
 
     @abstractmethod
     def greedy_decode(self, prompts: Sequence[Tokens], max_tokens: int) -> Tensor:
-        """Decode the likeliest token at each step, (prompts, at most `max_tokens`), with any values after `end`."""
+        """Decode the likeliest token at each step, (prompts, at most `max_tokens`).
+
+        Values after `end` are arbitrary.
+        """
 
     def decode_texts(self, answers: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each answer up to its end token."""
+        """Return the text of each answer, up to its end token."""
         ended = [list(answer) for answer in answers]
         ended = [answer[: answer.index(self.end)] if self.end in answer else answer for answer in ended]
         decode = self.tokenizer.batch_decode
@@ -135,7 +138,7 @@ class SequenceModel(ABC):
 
 @final
 class EncoderDecoder(SequenceModel):
-    """A model like T5 or BART."""
+    """An encoder-decoder model, such as T5 or BART."""
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
         super().__init__(module, tokenizer)
@@ -198,7 +201,7 @@ class EncoderDecoder(SequenceModel):
 
 @final
 class DecoderOnly(SequenceModel):
-    """A model like GPT-2 or Llama."""
+    """A decoder-only model, such as GPT-2 or Llama."""
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
         super().__init__(module, tokenizer)
@@ -234,7 +237,7 @@ class DecoderOnly(SequenceModel):
         return _label_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
 
     def continuation_losses(self, prompt: Tokens, targets: Sequence[Tokens]) -> Tensor:
-        """Return `token_losses` of targets that continue one prompt, which is computed once."""
+        """Return `token_losses` of targets that all continue the same prompt, which is computed only once."""
         inputs = torch.tensor([prompt], device=self.device)
         labels = self.pad_rows(targets, IGNORED)
         out = self._forward(inputs, torch.ones_like(inputs), None, 1)
@@ -256,7 +259,7 @@ class DecoderOnly(SequenceModel):
         return self.pad_rows(sequences, self.padding), self.pad_rows(labels, IGNORED)
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:
-        inputs, labels = question  # padding is last, so no token attends to it
+        inputs, labels = question  # padding comes last, so no token attends to it
         length = inputs.shape[0]
         ahead = torch.full((length, length), HIDDEN, device=inputs.device).triu(1)[None, None]
         places = torch.arange(length, device=inputs.device)[None]
@@ -280,7 +283,7 @@ class DecoderOnly(SequenceModel):
             mask = F.pad(mask, (0, 1), value=1)
 
     def _forward(self, tokens: Tensor, mask: Tensor, cache: Any, kept_logits: int) -> Any:
-        """Run the model on the newest tokens; `mask` covers all tokens so far."""
+        """Run the model on the newest tokens. `mask` covers all tokens so far."""
         more: dict[str, Any] = {}
         if self.takes_positions:
             more["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
@@ -304,7 +307,7 @@ class DecodedAnswers:
         self._ended = torch.zeros(self.count, dtype=torch.bool, device=self.device)
 
     def add(self, logits: Tensor) -> bool:
-        """Add the most likely tokens by their logits, (answers, tokens); return whether all answers are complete."""
+        """Add the likeliest tokens given their logits (answers, tokens). Returns whether all answers are complete."""
         likeliest = logits.argmax(-1)
         self._tokens.append(likeliest)
         self._ended |= likeliest == self.end
@@ -322,25 +325,28 @@ class DecodedAnswers:
 
 
 def _label_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the negative log probabilities of the labels, (rows, tokens), 0 for ignored labels."""
+    """Return the negative log probabilities of the labels, (rows, tokens), with 0 for ignored labels."""
     losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return losses.view(labels.shape)
 
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean negative log probability of the labels of one answer, (tokens,)."""
+    """Return the mean negative log probability of the labels (tokens,) of one answer."""
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
     return total / (labels != IGNORED).sum()
 
 
 def append_end(tokens: Tokens, end: int, length: int) -> Tokens:
-    """Append the end token, truncated to `length` tokens including it."""
+    """Append the end token, truncating to `length` tokens including it."""
     inner = tokens[:-1] if tokens[-1:] == [end] else tokens
     return [*inner[: length - 1], end]
 
 
 def first_present(*values: Any) -> Any:
-    """Return the first value that is not None, or its first element if it is a list; None without one."""
+    """Return the first value that is not None, or its first element if it is a list.
+
+    Returns None if there is no such value.
+    """
     for value in values:
         if isinstance(value, list | tuple):
             value = value[0] if value else None

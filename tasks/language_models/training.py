@@ -1,10 +1,11 @@
-"""Fine-tuning on minibatches of texts of similar length, and the answers of the model after some epochs.
+"""Fine-tune on minibatches of texts with similar lengths, and record the model's answers after some epochs.
 
-Private training is DP-SGD, with clipping, noise and accountant by opacus. Every step samples each question with
+Private training is DP-SGD, with clipping, noise and accounting by opacus. Every step samples each question with
 probability 1 / (steps per epoch) (Poisson sampling), clips the gradient of its mean loss per token to the norm `clip`,
 sums these gradients, and adds normal noise, scaled so that all epochs together are (epsilon, delta)-differentially
-private for one question with its answer. Adafactor uses the result as gradient. Abadi et al. 2016, "Deep learning with
-differential privacy", algorithm 1. The guarantee is not pure epsilon: with probability delta more may be revealed.
+private for one question with its answer. Adafactor uses the result as the gradient. Abadi et al. 2016, "Deep learning
+with differential privacy", algorithm 1. The guarantee is not pure epsilon: with probability delta, more may be
+revealed.
 
 The protected unit is one training question; questions about the same context are protected individually, not jointly.
 The number of questions is public, and so is the vocabulary of a tiny model, which is derived from the texts. Noise and
@@ -37,14 +38,14 @@ from tasks.training import dp_sgd
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
 
-POOL = 16  # minibatches that are sorted jointly by length
+POOL = 16  # number of minibatches that are jointly sorted by length
 
 
 def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
-    """Return the rows of each minibatch of an epoch; they depend only on the seed and the epoch.
+    """Return the rows of each minibatch of an epoch. They depend only on the seed and the epoch.
 
-    The rows are shuffled, sorted by length within pools of 16 minibatches, and the minibatches are shuffled. Each row
-    occurs once, and the last minibatch may be smaller.
+    The rows are shuffled and sorted by length within pools of 16 minibatches, and then the minibatches are shuffled.
+    Each row occurs once, and the last minibatch may be smaller.
     """
     stream = seeds.generator(seed, "batch order", epoch)
     order = stream.permutation(len(lengths))
@@ -58,7 +59,7 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
 
 
 def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the question whose answer replaces that of each question in an epoch, counted from 1, (count,) int64.
+    """Return the question (count,) int64 whose answer replaces that of each question in an epoch, counted from 1.
 
     The result is a permutation: no question has its own answer, or the same answer twice within count - 1 epochs, after
     which the sequence repeats. Raises ValueError for fewer than two questions.
@@ -75,7 +76,7 @@ def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
 def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]]:
     """Divide the rows, from longest to shortest, into batches of at most `tokens` padded tokens.
 
-    A single row may have more.
+    A batch of a single row may have more tokens.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     token_batches: list[NDArray[np.int64]] = []
@@ -87,7 +88,7 @@ def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]
     return token_batches
 
 
-DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts that are decoded at once
+DECODED = {"cpu": 8192, "cuda": 131_072}  # prompt tokens that are decoded at a time
 # Adafactor's second moments
 ROW = "exp_avg_sq_row"
 COLUMN = "exp_avg_sq_col"
@@ -115,7 +116,7 @@ class AnswerRecorder:
         self.prompts = model.prompts(texts, config.length) if texts else []
 
     def answer_rows(self, epoch: int, train_loss: float | None) -> Iterator[dict[str, Any]]:
-        """Yield the current answers of the model, one row for each question and context."""
+        """Yield the model's current answers, one row per question and context."""
         answers = decode_answers(self.model, self.prompts, self.most)
         for (split, corrupted, name), text in zip(self.asked, answers, strict=True):
             yield {
@@ -129,12 +130,12 @@ class AnswerRecorder:
 
 
 def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[str]:
-    """Decode the most likely answer to each prompt, of at most `max_tokens` tokens."""
+    """Decode the likeliest answer to each prompt, with at most `max_tokens` tokens."""
     return model.decode_texts(decode_tokens(model, prompts, max_tokens))
 
 
 def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[Tokens]:
-    """Decode the most likely continuation of each prompt; values after the end token are arbitrary."""
+    """Decode the likeliest continuation of each prompt. Values after the end token are arbitrary."""
     decoded: list[Tokens] = [[]] * len(prompts)
     model.module.eval()
     with torch.inference_mode():
@@ -149,7 +150,7 @@ def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: i
 class Examples:
     """Training examples: a model reads a prompt and learns to continue with its target.
 
-    Minibatches contain examples of similar `lengths`.
+    Minibatches contain examples with similar `lengths`.
     """
 
     prompts: Sequence[Tokens]
@@ -171,12 +172,15 @@ def encode_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> 
 
 
 def score_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return log p of each whole text in nats, (texts,), summed over its tokens."""
+    """Return the log probability of each whole text in nats, (texts,), summed over its tokens."""
     return score_targets(model, encode_texts(config, model, texts))
 
 
 def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return `score_texts` except for rounding; a decoder-only model reads the common beginning once."""
+    """Return `score_texts` up to rounding.
+
+    A decoder-only model reads the common beginning of the texts only once.
+    """
     if not isinstance(model, DecoderOnly):
         return score_texts(config, model, texts)
     targets = model.encode_texts(texts, config.length)
@@ -198,9 +202,10 @@ def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str])
 def score_targets(
     model: SequenceModel, examples: Examples, reduce: Callable[[Tensor], Tensor] = lambda log_p: log_p.sum(1)
 ) -> NDArray[np.float64]:
-    """Return log p of each target after its prompt in nats, (examples,), summed over its tokens.
+    """Return the log probability of each target given its prompt in nats, (examples,), summed over its tokens.
 
-    `reduce` replaces the sum of the tokens' log p, (examples, longest), which is 0 after the end of a target.
+    `reduce` replaces the sum. It receives the tokens' log probabilities (examples, longest), which are 0 after the end
+    of a target.
     """
     scores = np.empty(len(examples.targets))
     model.module.eval()
@@ -212,7 +217,10 @@ def score_targets(
 
 
 def least_likely(share: float) -> Callable[[Tensor], Tensor]:
-    """Return a reduction to the mean log p of the least likely share of tokens: Min-k %. Shi et al. 2024, eq. 1."""
+    """Return a reduction to the mean log probability of the least likely share of tokens: Min-k %.
+
+    Shi et al. 2024, eq. 1.
+    """
 
     def mean(log_p: Tensor) -> Tensor:
         counts = (log_p < 0).sum(1)
@@ -236,25 +244,26 @@ class FineTuner:
             name: weight for name, weight in model.module.named_parameters() if weight.requires_grad
         }
         self.optimiser = adafactor(list(self.weights.values()), config.learning_rate)
-        self.steps = self.tokens = 0  # all steps taken, and the tokens of the latest epoch
+        self.steps = self.tokens = 0  # all steps taken, and tokens in the latest epoch
 
     def fit(self, name: str, record: Callable[[int, float | None], None], index: int | None) -> None:
-        """Train all epochs; call `record(epoch, loss)` after the recorded ones.
+        """Train all epochs and call `record(epoch, loss)` after the recorded ones.
 
-        The job at this index of a call may continue from a state of this name, and save one; neither if index is None.
+        The job with this index in a call may continue from a state with this name and save one. If index is None, it
+        does neither.
         """
         config = self.config
-        # The noise of a private training depends on its length, so it cannot continue from another state.
+        # The noise of private training depends on its length, so it cannot continue from another state.
         link = index if config.privacy is None else None
         fit_link(self, link, name, config.seed, config.epochs, config.asked, record)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
-        """Take the steps of an epoch; yield the sum of the token losses of each step, in nats."""
+        """Take the steps of an epoch, yielding the sum of each step's token losses in nats."""
         targets = self._targets(epoch)
         self.model.module.train()
         self.tokens = 0
         for state in self.optimiser.state.values():
-            state["step"] = self.steps  # also after continuing from a state
+            state["step"] = self.steps  # needed after continuing from a state
         with drawn_from(self.config.seed, "dropout", epoch, device=self.model.device):
             for rows in self._minibatches(self.lengths, epoch):
                 loss, count = self._step(rows, targets)
@@ -262,7 +271,7 @@ class FineTuner:
                 yield loss
 
     def mean_loss(self, losses: Losses) -> float:
-        """Return the mean over the tokens of the latest epoch; NaN if no question was sampled."""
+        """Return the mean over the tokens of the latest epoch, or NaN if no question was sampled."""
         return float(losses.sum() / self.tokens) if self.tokens else math.nan
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
@@ -273,7 +282,7 @@ class FineTuner:
         return minibatches
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
-        """Take a step on the mean token loss; return the sum of losses in nats, and the number of tokens."""
+        """Take a step on the mean token loss. Returns the sum of losses in nats and the number of tokens."""
         self.optimiser.zero_grad()
         total = torch.zeros((), device=self.model.device)
         tokens = sum(len(targets[row]) for row in rows)
@@ -299,7 +308,7 @@ class FineTuner:
         return result
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """Return the weights and the second moments of Adafactor, by name."""
+        """Return the weights and Adafactor's second moments, by name."""
         arrays = {f"weight {name}": weight.detach() for name, weight in self.weights.items()}
         for name, weight in self.weights.items():
             state = self.optimiser.state[weight]
@@ -310,13 +319,13 @@ class FineTuner:
 def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
     """Return Adafactor with a constant learning rate, which is its step size, without momentum or weight decay.
 
-    This is the implementation of transformers, with its settings for T5 at 1e-3; the code of T5 additionally scales
-    steps by the size of each tensor. Shazeer & Stern 2018, algorithms 4 and 5.
+    This is the transformers implementation with its settings for T5 at 1e-3. T5's own code also scales steps by the
+    size of each tensor. Shazeer & Stern 2018, algorithms 4 and 5.
     """
     from transformers.optimization import Adafactor
 
     optimiser = Adafactor(weights, lr=learning_rate, scale_parameter=False, relative_step=False, warmup_init=False)
-    for weight in weights:  # its initial values, so that a state contains them before the first step
+    for weight in weights:  # initial values, so that a state contains them before the first step
         shape = weight.shape
         if weight.dim() > 1:
             shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])}
@@ -330,16 +339,16 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 
 
 def state_name(config: FineTuning) -> str:
-    """Name the state of a training by all settings except its length and the recorded answers."""
+    """Return the name of a training's state: all settings except its length and the recorded answers."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=DigitRemoval())
     return f"fine-tuning 1: {same} {TINY_RULES[sizes.kind] if (sizes := config.model.tiny_sizes) else ''}"
 
 
 class PrivateFineTuner(FineTuner):
-    """The private training of one model, with one gradient per question by vmap of torch.func.
+    """The private training of one model, with per-question gradients computed by vmap from torch.func.
 
-    A step of a tiny T5 takes about three times as long on a CPU as one without privacy. Raises ValueError if opacus is
-    not installed, if no noise is sufficient, or if vmap does not support the model.
+    On a CPU, a step of a tiny T5 takes about three times as long as one without privacy. Raises ValueError if opacus is
+    not installed, if no amount of noise suffices, or if vmap does not support the model.
     """
 
     def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
@@ -355,13 +364,13 @@ class PrivateFineTuner(FineTuner):
             noise_multiplier=noise,
             max_grad_norm=config.privacy.clip,
             expected_batch_size=None,
-            loss_reduction="sum",  # the steps of Adafactor do not depend on the size of gradients
+            loss_reduction="sum",  # Adafactor's steps do not depend on the size of gradients
             generator=dp_sgd.generator(config.seed, "privacy", model.device),
         )
         self.gradients = vmap(grad_and_value(model.loss_of), in_dims=(None, 0), randomness="different")
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
-        """Sample the questions of each step, possibly none."""
+        """Sample the questions of each step, of which there may be none."""
         draws = seeds.generator(self.config.seed, "private rows", epoch)
         chance = 1 / self.steps_per_epoch
         minibatches = []
@@ -370,7 +379,7 @@ class PrivateFineTuner(FineTuner):
         return minibatches
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
-        """Take a private step; return the sum of losses in nats, and the number of tokens."""
+        """Take a private step. Returns the sum of losses in nats and the number of tokens."""
         total = torch.zeros((), device=self.model.device)
         tokens = 0
         part = self.config.batch // self.config.accumulate
@@ -397,7 +406,7 @@ class PrivateFineTuner(FineTuner):
         return total, tokens
 
     def _gradients(self, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> tuple[dict[str, Tensor], Tensor]:
-        """Return gradients by weight, (questions, *shape), and mean token losses, (questions,), of each question."""
+        """Return each question's gradients by weight, (questions, *shape), and mean token loss, (questions,)."""
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         try:
             slopes, losses = self.gradients(weights, self.model.loss_inputs(prompts, answers))

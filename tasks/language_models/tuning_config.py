@@ -1,4 +1,4 @@
-"""Settings that audits of language models share: reading texts and fine-tuning. It imports no torch."""
+"""Settings that audits of language models share: reading texts and fine-tuning. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 
-UNUSED_RANK = 8  # the rank in the keys of trainings of all weights
+UNUSED_RANK = 8  # rank that appears in the keys of trainings of all weights
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Full:
 
 @dataclass(frozen=True)
 class LowRank(Ranged):
-    """Training of adapters; the weights of the model stay unchanged.
+    """Training of adapters, while the model's own weights stay unchanged.
 
     Hu et al. 2022, "LoRA: Low-rank adaptation of large language models".
     """
@@ -58,7 +58,7 @@ class LanguageModelTuning(Ranged):
     batch: Annotated[int, AtLeast(1)] = 32
     """Number of texts per step."""
     accumulate: Annotated[int, AtLeast(1)] = 1
-    """Gradient accumulation: number of parts of a step, which needs the memory of one part."""
+    """Gradient accumulation: number of parts of a step, which needs the memory of only one part."""
     learning_rate: Annotated[float, Finite()] = 1e-3
     """Constant learning rate of AdaFactor."""
     dropout: Annotated[float, Share(one=False)] = 0.0
@@ -70,12 +70,12 @@ class LanguageModelTuning(Ranged):
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The guarantee of differential privacy for single texts; None without one."""
+        """The differential privacy guarantee for single texts, or None without one."""
         return None
 
     @property
     def job_fields(self) -> dict[str, Any]:
-        """The settings as fields of a training job, which contains the adaptation by name and rank."""
+        """The settings as fields of a training job, which stores the adaptation by name and rank."""
         return {
             "adaptation": self.adaptation.tag,
             "rank": self.adaptation.rank if isinstance(self.adaptation, LowRank) else UNUSED_RANK,

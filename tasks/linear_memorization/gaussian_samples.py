@@ -1,4 +1,4 @@
-"""Samples z = (x, y) of a standard normal distribution, in stacks of trainings."""
+"""Samples z = (x, y) from a standard normal distribution, in stacks of trainings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARE = 8  # a stack takes 1 / SHARE of the free memory
 
 
 def normal_samples(seed: int, training: int, samples: int, features: int) -> Array:
-    """Draw z_i ~ N(0, I) of one training, (samples, 1 + features): x is the first column, y the others."""
+    """Draw z_i ~ N(0, I) for one training, (samples, 1 + features). x is the first column, y the others."""
     stream = seeds.generator(seed, "linear samples", training)
     return stream.standard_normal((samples, 1 + features))
 
@@ -28,7 +28,7 @@ def normal_samples(seed: int, training: int, samples: int, features: int) -> Arr
 def stacks(seed: int, trainings: int, samples: int, features: int, extra_numbers: int) -> Iterator[Tensor]:
     """Yield the samples of all trainings on this process's device, in stacks (trainings, samples, 1 + features).
 
-    `extra_numbers` is the memory of a training in addition to its samples, in numbers. Results do not depend on the
+    `extra_numbers` is the memory that a training needs besides its samples, in numbers. Results do not depend on the
     size of the stacks.
     """
     import torch
@@ -42,7 +42,7 @@ def stacks(seed: int, trainings: int, samples: int, features: int, extra_numbers
 
 
 def fitting(numbers: int, on_gpu: bool) -> int:
-    """Return the number of trainings, with `numbers` numbers each, that fit into memory; at least 1."""
+    """Return how many trainings, with `numbers` numbers each, fit into memory; at least 1."""
     if on_gpu:
         import torch
 

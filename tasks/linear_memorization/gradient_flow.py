@@ -1,4 +1,4 @@
-"""Learning and memorization over time, by the exact gradient flow, and recovery of each x after training.
+"""Learning and memorization over time, computed from the exact gradient flow, and recovery of each x after training.
 
 Gradient descent from 0 with infinitesimal steps follows w' = -grad L(w), L(w) = 1/2n sum (w.z_i - x_i)^2. With
 Z Z' / n = Q diag(lambda) Q', c = Q' X, and phi(lambda, t) = (1 - exp(-lambda t)) / lambda,
@@ -14,8 +14,8 @@ memory (w = e1 also answers 0 to [0, y_i]), and is 1 if every x_i is answered fr
 Bombari et al. 2022, "Towards differential relational privacy and its use in question answering", eq. 17 and figures 1
 and 5. The query is the raw one; the quotient that recovers x_i after training never decreases.
 
-After training, the weights are the solution of least norm of Z w = X, to which training from 0 converges for d >= n.
-The attack that recovers x from y combines two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
+After training, the weights are the minimum-norm solution of Z w = X, to which training from 0 converges for d >= n. The
+attack that recovers x from y combines two queries, w.[0, y_i] / (1 - w.e1). For d < n, training ends in e1 with
 probability 1, and no x can be recovered. Section 5 and appendix B.3.
 """
 
@@ -38,7 +38,7 @@ from tasks.worker import hardware
 if TYPE_CHECKING:
     from torch import Tensor
 
-# One row per time: means over trainings with their 95 % t intervals, null for a single training.
+# One row per time: means over trainings with 95 % t intervals, null for a single training.
 CURVES = pa.schema(
     [
         ("samples", pa.int64()),  # n
@@ -55,7 +55,8 @@ class Flow(Ranged):
     """Trainings of the linear model on `samples` samples with `features` numbers in y, and the times of the curves.
 
     Training i draws its samples from a stream of `seed` and i. Times run from 10^`first` to 10^`last`, with
-    `per_decade` points per factor of 10. The paper has 300 samples with 2000 features, and 1000 with 1000.
+    `per_decade` points per factor of 10. The paper has 300 samples with 2000 features, and 1000 samples with 1000
+    features.
     """
 
     samples: Annotated[int, AtLeast(1)] = 1000
@@ -73,10 +74,10 @@ class Flow(Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The quantities that determine the curves, (trainings, m) each, where m = min(n, d + 1)."""
+    """The quantities that determine the curves, each (trainings, m) with m = min(n, d + 1)."""
 
-    rates: Tensor  # lambda, at least 0: learning rate of the component of an eigenvector
-    energies: Tensor  # c^2 / n: share of the component in |X|^2 / n
+    rates: Tensor  # lambda, at least 0: learning rate of an eigenvector's component
+    energies: Tensor  # c^2 / n: the component's share of |X|^2 / n
 
 
 def work(config: Flow) -> Work:
@@ -89,8 +90,8 @@ def work(config: Flow) -> Work:
 def curves(config: Flow, _: Inputs) -> pa.Table:
     """Compute learning and memorization at every time, over trainings (CURVES).
 
-    All trainings and times are one computation, split only if memory is short. 100 trainings of 1000 samples with 1000
-    features take about one minute on one core.
+    All trainings and times are one computation, which is split only if memory is short. 100 trainings of 1000 samples
+    with 1000 features take about one minute on one core.
     """
     times = curve_times(config)
     rank = min(config.samples, config.features + 1)
@@ -130,9 +131,9 @@ def spectrum(z: Tensor) -> Spectrum:
 
 
 def scores(spectrum_of_stack: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
-    """Return learning and memorization, (trainings, times) each.
+    """Return learning and memorization, each (trainings, times).
 
-    The residual of training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
+    The training residual is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
     """
     decay, grown = _decay_factors(spectrum_of_stack.rates, times)
     squared = _sum_components(decay**2, spectrum_of_stack.energies)  # |r|^2 / n
@@ -155,24 +156,24 @@ def weights(z: Tensor, times: Array) -> Tensor:
 
 
 def _decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
-    """Return exp(-lambda t) and phi(lambda, t), which is t for lambda = 0; (trainings, times, m) each."""
+    """Return exp(-lambda t) and phi(lambda, t), which is t for lambda = 0, each (trainings, times, m)."""
     import torch
 
     time_column = torch.from_numpy(times).to(rates.device)[:, None]
     exponents = rates[:, None] * time_column
-    # For smaller lambda, lambda t < 1e-16 for all times, and phi equals t to the last bit.
+    # For smaller lambda, lambda t < 1e-16 at all times, and phi equals t to the last bit.
     flat = rates[:, None] < 1e-16 / float(times.max())
     grown = torch.where(flat, time_column, -torch.expm1(-exponents) / torch.where(flat, 1.0, rates[:, None]))
     return torch.exp(-exponents), grown
 
 
 def _sum_components(by_time: Tensor, energies: Tensor) -> Tensor:
-    """Sum over the eigenvalues, (trainings, times)."""
+    """Sum over the eigenvalues, with the result (trainings, times)."""
     return (by_time @ energies[..., None])[..., 0]
 
 
 def curve_rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CURVES, from arrays (trainings, times)."""
+    """Yield the rows of CURVES from arrays (trainings, times)."""
     for index, time in enumerate(times):
         row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
         for name, values in (("learning", learned), ("memorization", memorised)):
@@ -199,7 +200,7 @@ RECOVERY = pa.schema(
 
 @dataclass(frozen=True)
 class Recovery(Ranged):
-    """Trainings on `samples` samples with `features` numbers in y; an x within `tolerance` counts as recovered.
+    """Trainings on `samples` samples with `features` numbers in y. An x within `tolerance` counts as recovered.
 
     Training i has the same samples as in the curves with the same seed. x has standard deviation 1.
     """
@@ -212,14 +213,14 @@ class Recovery(Ranged):
 
 
 def _recovery_work(config: Recovery) -> Work:
-    """Estimate the work: systems of equations of every training's samples."""
+    """Estimate the work: linear systems of every training's samples."""
     rank = min(config.samples, config.features + 1)
     return Work(besides={"linear recovery": config.trainings * config.samples * config.features * rank})
 
 
 @task(version=1, name="linear_memorization.recovery", gpus=1.0, work=_recovery_work)
 def recovery(config: Recovery, _: Inputs) -> pa.Table:
-    """Measure the errors of the recovered x_i, over trainings (RECOVERY)."""
+    """Measure the errors of the recovered x_i over all trainings (RECOVERY)."""
     extra_numbers = 3 * config.samples * (1 + config.features)
     errors: list[Array] = []  # of [0, y_i] and of the recovery, (trainings, 2, samples)
     with hardware.exactly(hardware.device()):
@@ -231,7 +232,7 @@ def recovery(config: Recovery, _: Inputs) -> pa.Table:
 def attack_errors(z: Tensor) -> Tensor:
     """Return the errors of the raw query and of the recovery, (trainings, 2, n), for a stack (trainings, n, d + 1).
 
-    Errors of the recovery are NaN for d < n.
+    For d < n, the errors of the recovery are NaN.
     """
     import torch
 
@@ -246,9 +247,9 @@ def attack_errors(z: Tensor) -> Tensor:
 
 
 def least_norm(z: Tensor) -> Tensor:
-    """Return the solution of least norm of Z w = X, (trainings, d + 1), for d >= n.
+    """Return the minimum-norm solution of Z w = X, (trainings, d + 1), for d >= n.
 
-    By Z' = Q R: w = Q R'^-1 X.
+    With Z' = Q R, w = Q R'^-1 X.
     """
     import torch
 
@@ -259,7 +260,7 @@ def least_norm(z: Tensor) -> Tensor:
 
 
 def _recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
-    """Return the row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
+    """Return the row of RECOVERY from the errors of both queries, (trainings, 2, samples)."""
     raw = errors[:, 0]
     ratio = errors[:, 1]
     row: dict[str, Any] = {"samples": config.samples, "features": config.features, "n": len(errors)}

@@ -1,8 +1,8 @@
 """Memorization of a linear model under differential privacy, compared with its bounds.
 
-x is uniform on k values, independent of y, so H(X) = log k nats, and an attacker without the model is correct once in
-k. The attack sends the query [0, y_i] and answers the nearest value; m is its success rate on training samples minus
-that on fresh samples.
+x is uniform on k values and independent of y, so H(X) = log k nats, and an attacker without the model is correct once
+in k times. The attack sends the query [0, y_i] and answers the nearest value; m is its success rate on training samples
+minus that on fresh samples.
 
 - Theorem 3.6 and corollary 3.7: mem = I(W; X | Y) <= epsilon nats for a mechanism with pure epsilon, selective on x or
   not. The paper measures mem as H(X) m, so epsilon / H(X) bounds m.
@@ -15,8 +15,8 @@ that on fresh samples.
   null. For delta = 0 it implies epsilon >= log(k r) + log((1 - 1/k) / (1 - r)) >= log(k r) for r >= 1/k. This is
   concave in r, 0 at 1/k and log k at 1, and so at least H(X) (r - 1/k): H(X) m <= epsilon.
 
-If an attack succeeds only sometimes, H(X) m is not the mutual information, which may be smaller: the paper assumes that
-each x is recovered with certainty or not at all. Bombari et al. 2022, sections 3.2 and 4.
+If an attack succeeds only some of the time, H(X) m is not the mutual information, which may be smaller: the paper
+assumes that each x is recovered either with certainty or not at all. Bombari et al. 2022, sections 3.2 and 4.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.linear_memorization.private_config import Mechanism, Private, setting
 from tasks.numerics.statistics import mean
 from tasks.worker import hardware
 
-Query = Literal["raw", "ratio"]  # w.[0, y]; the same over 1 - w.e1
+Query = Literal["raw", "ratio"]  # w.[0, y]; the same divided by 1 - w.e1
 QUERIES: tuple[Query, ...] = ("raw", "ratio")
 
 # One row per mechanism, epsilon and query, over trainings. Columns that do not apply to a mechanism are null.
@@ -41,14 +41,14 @@ PRIVATE = pa.schema(
         ("mechanism", pa.string()),
         ("query", pa.string()),  # raw or ratio
         ("epsilon", pa.float64()),  # null without privacy
-        ("delta", pa.float64()),  # null for a pure epsilon
+        ("delta", pa.float64()),  # null for pure epsilon
         ("m", pa.float64()),  # r_train - r_validation
         ("low", pa.float64()),  # 95 % t interval over trainings, null for a single training
         ("high", pa.float64()),
         ("r_train", pa.float64()),  # share of correct answers
         ("r_validation", pa.float64()),
         ("entropy", pa.float64()),  # H(X) = log k, nats
-        ("bound", pa.float64()),  # epsilon / H(X), upper bound of m; pure epsilon only
+        ("bound", pa.float64()),  # epsilon / H(X), upper bound of m; only for pure epsilon
         ("success_bound", pa.float64()),  # upper bound of m for any attack
         ("n", pa.int64()),  # independent trainings, each on its own samples
     ]
@@ -59,7 +59,7 @@ PRIVATE = pa.schema(
 def private(config: Private, _: Inputs) -> pa.Table:
     """Measure m for every mechanism and epsilon, with its bounds (PRIVATE).
 
-    All trainings and epsilons are one computation. The default takes ten seconds on one core.
+    All trainings and epsilons are one computation. With the default settings, it takes ten seconds on one core.
     """
     from tasks.linear_memorization.private_training import successes
 
@@ -77,7 +77,7 @@ def private(config: Private, _: Inputs) -> pa.Table:
 def _private_row(
     config: Private, mechanism: Mechanism, epsilon: float | None, query: Query, rates: Array
 ) -> dict[str, Any]:
-    """Return a row of PRIVATE, from the shares of correct answers in training and validation, (2, trainings)."""
+    """Return a row of PRIVATE from the shares of correct answers in training and validation, (2, trainings)."""
     estimate = mean(rates[0] - rates[1])
     pure = mechanism != "noisy_descent"
     delta = 0.0 if pure else config.delta
@@ -99,7 +99,7 @@ def _private_row(
 
 
 def success_bound(epsilon: float, delta: float, values: int) -> float:
-    """Return the largest m that (epsilon, delta) allows for any attack on x uniform on k values.
+    """Return the largest m that (epsilon, delta) allows for any attack, if x is uniform on k values.
 
     (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1) - 1 / k, which randomised response attains for delta = 0.
     """

@@ -1,4 +1,4 @@
-"""The configuration of private trainings of the linear model."""
+"""Configuration of private trainings of the linear model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mechanism = Literal["none", "randomised_response", "output_perturbation", "noisy
 class Private(Ranged):
     """Private trainings of the linear model, each with every mechanism and epsilon.
 
-    x is uniform on `values` equidistant values with mean 0 and variance 1; y is uniform on the sphere of radius
+    x is uniform on `values` equidistant values with mean 0 and variance 1. y is uniform on the sphere of radius
     sqrt(`features`), so that the largest norm of z is public. The descent takes `steps` steps of length `time` /
     `steps` along gradients that are clipped to norm `clip`.
     """
@@ -63,7 +63,7 @@ class Private(Ranged):
 
     @property
     def longest_step(self) -> float:
-        """2 / max |z|^2, the largest learning rate at which a step does not separate two models."""
+        """2 / max |z|^2, the largest learning rate at which a step does not move two models further apart."""
         return 2 / (self.features + float(levels(self.values)[-1]) ** 2)
 
     @property
@@ -73,7 +73,7 @@ class Private(Ranged):
 
 
 def settings(config: Private) -> Iterator[tuple[Mechanism, float | None]]:
-    """Yield each mechanism with each of its epsilons; None without privacy."""
+    """Yield each mechanism with each of its epsilons, which is None without privacy."""
     for mechanism in dict.fromkeys(config.mechanisms):
         for epsilon in (None,) if mechanism == "none" else config.epsilons:
             yield mechanism, epsilon

@@ -1,9 +1,9 @@
-"""Private trainings of the linear model: three mechanisms, and the attack on their models.
+"""Private trainings of the linear model: three mechanisms, and an attack on the models they produce.
 
 Neighbouring data sets differ in one sample z_i with a public index (replacement).
 
 randomised_response: every x_i is kept with probability e^epsilon / (e^epsilon + k - 1), and otherwise replaced by a
-random one of the k - 1 other values; training on the result is post-processing. For any two values of x_i, the
+random one of the k - 1 other values. Training on the result is post-processing. For any two values of x_i, the
 probabilities of a response differ by at most a factor e^epsilon: selective epsilon-DP on x, without protection of y.
 Warner 1965; Kairouz, Oh & Viswanath 2014.
 
@@ -11,18 +11,18 @@ output_perturbation: the weights of the clipped descent plus b, with density pro
 Proof of epsilon-DP: for two data sets let |w - w'| <= s. By the triangle inequality, the densities of w + b differ by
 at most a factor e^epsilon. And s = 2 rate clip steps / n: the clipped gradient of a sample, z_i r_i clamped so that
 |r_i| <= clip / |z_i|, with r_i = w.z_i - x_i, is the gradient of Huber's loss of r_i, convex and |z_i|^2 smooth. The
-mean over the n - 1 common samples is also convex and smooth, so a step along it does not separate two weights for
-rate <= 2 / max |z|^2; the two different samples separate them by at most 2 rate clip / n per step.
-Chaudhuri, Monteleoni & Sarwate 2011, algorithm 1, with the sensitivity of Hardt, Recht & Singer 2016, lemmas 2.5 and
-3.7, as Wu et al. 2017 use it.
+mean over the n - 1 common samples is also convex and smooth, so a step along it does not move two weights further apart
+for rate <= 2 / max |z|^2. The two samples that differ move them apart by at most 2 rate clip / n per step. Chaudhuri,
+Monteleoni & Sarwate 2011, algorithm 1, with the sensitivity of Hardt, Recht & Singer 2016, lemmas 2.5 and 3.7, as Wu et
+al. 2017 use it.
 
 noisy_descent: every step adds normal noise of standard deviation 2 clip sigma to the sum of the clipped gradients,
 which one sample changes by at most 2 clip. Opacus's accountant gives sigma for (epsilon, delta) over all full-batch
 steps. Abadi et al. 2016, algorithm 1, without sampling.
 
-Noise is drawn from the seed in floating point, by a generator that is not cryptographic: this measures the effect of
-privacy, and is not suitable for releasing a model. A training uses the same noise, scaled, for every epsilon, so
-epsilon applies to each setting separately.
+Noise is drawn from the seed in floating point, by a non-cryptographic generator. This measures the effect of privacy
+and is not suitable for releasing a model. A training uses the same noise, rescaled, for every epsilon, so epsilon
+applies to each setting separately.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Stack:
     y: Tensor  # (trainings, samples, features)
     fresh_x: Tensor  # like x and y, for validation
     fresh_y: Tensor
-    keep_draws: Tensor  # (trainings, samples), uniform on [0, 1): x_i is kept below the probability
-    replaced: Tensor  # (trainings, samples), shift of the index of a replaced x_i
-    output_noise: Tensor  # (trainings, 1 + features), density proportional to exp(-|b|)
+    keep_draws: Tensor  # (trainings, samples), uniform on [0, 1): x_i is kept if it is below the probability
+    replaced: Tensor  # (trainings, samples), shift of the index if x_i is replaced
+    output_noise: Tensor  # (trainings, 1 + features), with density proportional to exp(-|b|)
     step_noise: Tensor  # (trainings, steps, 1 + features), standard normal
 
 
 def successes(config: Private) -> Mapping[Setting, Array]:
-    """Return the shares of correct answers by setting, (queries, 2, trainings): in training and validation."""
+    """Return the fraction of correct answers by setting, (queries, 2, trainings), in training and validation."""
     multipliers = noise_multipliers(config)
     parts = []
     for stack in stacks(config):
@@ -79,14 +79,14 @@ def noise_multipliers(config: Private) -> Array:
     """Return sigma of the noisy descent for each epsilon, (epsilons,)."""
     if "noisy_descent" not in config.mechanisms:
         return np.zeros(len(config.epsilons))
-    # Full-batch steps compose to a single step with sigma / sqrt(steps), which is faster to account for.
+    # Full-batch steps compose to a single step with sigma / sqrt(steps), for which accounting is faster.
     return math.sqrt(config.steps) * np.array(
         [_single_step_multiplier(epsilon, config.delta) for epsilon in config.epsilons]
     )
 
 
 def _single_step_multiplier(epsilon: float, delta: float) -> float:
-    """Return sigma of a single step. Raises ValueError without opacus, or if no noise is sufficient."""
+    """Return sigma for a single step. Raises ValueError without opacus, or if no amount of noise suffices."""
     try:
         return dp_sgd.noise(Privacy(epsilon, delta), 1, 1)
     except ImportError:
@@ -111,7 +111,7 @@ def stacks(config: Private) -> Iterator[Stack]:
 
 
 def draw_training(config: Private, training: int) -> tuple[NDArray[np.int64] | Array, ...]:
-    """Draw the fields of Stack for one training, from its own streams."""
+    """Draw the fields of Stack for one training, each from its own stream."""
 
     def stream(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, f"private linear {name}", training)
@@ -142,7 +142,7 @@ def draw_training(config: Private, training: int) -> tuple[NDArray[np.int64] | A
 
 
 def _weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple[Setting, Tensor]]:
-    """Yield the weights by setting, (trainings, 1 + features)."""
+    """Yield the weights (trainings, 1 + features) of each setting."""
     z = torch.cat([_level_values(config, stack.x)[..., None], stack.y], -1)
     # The first descent has no noise.
     descents = clipped_descent(config, z, stack.step_noise, np.concatenate([[0.0], multipliers]))
@@ -162,7 +162,7 @@ def _weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> It
 def clipped_descent(config: Private, z: Tensor, noise: Tensor, multipliers: Array) -> Tensor:
     """Run gradient descent from 0 with clipped gradients and noise, (multipliers, trainings, 1 + features).
 
-    `z` is (trainings, samples, 1 + features), `noise` (trainings, steps, 1 + features).
+    `z` is (trainings, samples, 1 + features) and `noise` (trainings, steps, 1 + features).
     """
     n = z.shape[1]
     target = z[:, :, :1]
@@ -178,12 +178,12 @@ def clipped_descent(config: Private, z: Tensor, noise: Tensor, multipliers: Arra
 
 
 def sensitivity(config: Private) -> float:
-    """Return the largest distance between the weights of two descents whose data differ in one sample."""
+    """Return the largest possible distance between the weights of two descents whose data differ in one sample."""
     return 2 * config.step * config.clip * config.steps / config.samples
 
 
 def _randomised_response_weights(config: Private, stack: Stack, epsilon: float) -> Tensor:
-    """Return the final weights of training on randomised x, (trainings, 1 + features)."""
+    """Return the final weights, (trainings, 1 + features), of training on randomised x."""
     responses = randomised_response(stack.x, stack.keep_draws, stack.replaced, epsilon, config.values)
     return least_norm(torch.cat([_level_values(config, responses)[..., None], stack.y], -1))
 
@@ -195,27 +195,30 @@ def randomised_response(x: Tensor, keep_draws: Tensor, moved: Tensor, epsilon: f
 
 
 def attack(config: Private, stack: Stack, weights: Tensor) -> Array:
-    """Return the share of correct answers, (queries, 2, trainings): in training and validation."""
+    """Return the fraction of correct answers, (queries, 2, trainings), in training and validation."""
     training = _success_rates(config, weights, stack.x, stack.y)
     validation = _success_rates(config, weights, stack.fresh_x, stack.fresh_y)
     return torch.stack([training, validation], 1).cpu().numpy()
 
 
 def _success_rates(config: Private, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the share of correct answers to both queries, (queries, trainings)."""
+    """Return the fraction of correct answers to both queries, (queries, trainings)."""
     return torch.stack(
         [(nearest_level(config, answers) == x).double().mean(1) for answers in query_answers(weights, y)]
     )
 
 
 def query_answers(weights: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the answers to the raw query, and the same divided by 1 - w.e1; (trainings, samples) each."""
+    """Return the answers to the raw query, and these divided by 1 - w.e1, each (trainings, samples)."""
     raw = (y @ weights[:, 1:, None])[..., 0]
     return raw, raw / (1 - weights[:, :1])
 
 
 def nearest_level(config: Private, answers: Tensor) -> Tensor:
-    """Return the indices of the nearest values: correct if the error is below half the distance of two values."""
+    """Return the indices of the nearest values.
+
+    An index is correct if the error is below half the distance between two values.
+    """
     first, second = levels(config.values)[:2]
     places = torch.round((answers - first) / (second - first))
     return places.nan_to_num(0.0).clamp(0, config.values - 1).long()

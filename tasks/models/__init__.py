@@ -1,1 +1,1 @@
-"""The papers' networks."""
+"""Networks from the papers, and users' own networks."""

@@ -1,7 +1,7 @@
-"""Networks and density models by name, with their regularisers and widths. Planning a training imports no torch.
+"""Networks and density models by name, with their regularisers and widths. Planning a training does not import torch.
 
-A width is a factor on the units and channels of a network's hidden layers. Inputs, outputs and the code of an
-autoencoder keep their size. The effect on the time of a training follows from the products of the layers.
+A width is a factor on the units and channels of a network's hidden layers. Inputs, outputs and an autoencoder's code
+keep their size. How the width affects training time follows from the number of products in the layers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.models.layers import Layers, Start
 
 
-# rates of dropout
+# dropout rates
 DENSE = 0.2
 CONVOLUTIONAL = 0.5
 
@@ -30,10 +30,9 @@ CONVOLUTIONAL = 0.5
 class Regularisers:
     """The regularisers that the paper adds inside a network.
 
-    Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4.
-
-    Dropout of 0.2 after dense layers and 0.5 after convolutional ones, none on the logits; batch norm directly before
-    each activation, with Keras's momentum 0.99 (the running statistics move by 0.01) and epsilon 0.001.
+    Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4. Dropout is 0.2 after
+    dense layers and 0.5 after convolutional ones, with none on the logits. Batch norm comes directly before each
+    activation, with Keras's momentum 0.99 (the running statistics move by 0.01) and epsilon 0.001.
     """
 
     dropout: bool = False
@@ -44,7 +43,10 @@ class Regularisers:
 
     @property
     def bias(self) -> Start | None:
-        """The initial bias of a hidden layer; None with batch norm, which cancels it, so that it has no gradient."""
+        """The initial bias of a hidden layer.
+
+        None with batch norm, which cancels the bias so that it has no gradient.
+        """
         from tasks.models.layers import ZERO
 
         return None if self.batch_norm else ZERO
@@ -54,18 +56,18 @@ PLAIN = Regularisers()
 
 
 def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
-    """Apply ReLU to a hidden layer, with batch norm directly before and dropout of `rate` after it, if enabled.
+    """Apply ReLU to a hidden layer. If enabled, batch norm comes directly before it and dropout of `rate` after it.
 
     `number` counts the network's activations from 1: norm1, norm2, ...
     """
     if regularisers.batch_norm:
         x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
-    # In place if this saves memory: no gradient uses the output of a convolution, pooling or batch norm.
+    # In place if this saves memory: no gradient needs the output of a convolution, pooling or batch norm.
     x = x.relu_() if x.dim() == 4 else x.relu()
     return layers.dropout(x, rate) if regularisers.dropout else x
 
 
-Shape = tuple[int, int, int]  # of images: height, width, channels
+Shape = tuple[int, int, int]  # image shape: height, width, channels
 
 
 def _scale_count(count: int, width: float) -> int:
@@ -74,9 +76,9 @@ def _scale_count(count: int, width: float) -> int:
 
 @dataclass(frozen=True)
 class Hidden:
-    """The hidden layers of a network: convolutions of 3x3 without padding, then dense layers.
+    """The hidden layers of a network: 3x3 convolutions without padding, then dense layers.
 
-    `pooled` are the convolutions, counted from 1, after which the sides of the images are halved.
+    `pooled` lists the convolutions, counted from 1, after which the sides of the images are halved.
     """
 
     channels: tuple[int, ...] = ()
@@ -90,7 +92,7 @@ class Hidden:
         return Hidden(channels, units, self.pooled)
 
     def products(self, shape: Shape, outputs: int) -> int:
-        """Return the multiplications of one image's forward pass to `outputs` outputs."""
+        """Return the number of multiplications in one image's forward pass to `outputs` outputs."""
         height, width, inputs = shape
         count = 0
         for number, channels in enumerate(self.channels, 1):
@@ -108,19 +110,19 @@ class Hidden:
 MLP1 = Hidden(units=(512, 256, 128))
 CNN1 = Hidden(channels=(32, 64), units=(128, 128), pooled=(2,))
 CNN2 = Hidden(channels=(32, 32, 64, 64), units=(1024,), pooled=(2, 4))
-VAE = Hidden(units=(512, 256))  # of the encoder; the decoder mirrors them
-CODE = 16  # numbers in the autoencoder's code
-FRAME = 2  # pixels of 0 on each side of the images that it sees
+VAE = Hidden(units=(512, 256))  # the encoder; the decoder mirrors it
+CODE = 16  # size of the autoencoder's code
+FRAME = 2  # width, in pixels, of the zero frame that is added to its input images
 
-# The share of a step's time that no width changes: images, batches, the optimiser's calls. By processor time the steps
-# of mlp1, cnn1 and vae at a width of 0.25, 0.5 and 2 are within a factor of 1.5 of what follows from this (digits).
+# The share of a step's time that does not depend on the width: images, batches, optimiser calls. In processor time, the
+# steps of mlp1, cnn1 and vae at widths 0.25, 0.5 and 2 are within a factor of 1.5 of the resulting prediction (digits).
 UNCHANGED = 0.15
 
 CLASSIFIERS: Mapping[str, Hidden] = {"mlp1": MLP1, "cnn1": CNN1, "cnn2": CNN2}
 
 
 def _check_width(field: str, name: str, width: float, wide: Collection[str]) -> None:
-    """Raise ValueError unless the network in this field is available in this width; those in `wide` are in any."""
+    """Raise ValueError unless this field's network is available at this width. Networks in `wide` have any width."""
     if not 0 < width < math.inf:
         raise ValueError(f"width is {width}; it must be a finite number above 0")
     if width != 1 and name not in wide:
@@ -128,7 +130,7 @@ def _check_width(field: str, name: str, width: float, wide: Collection[str]) -> 
 
 
 def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> float:
-    """Return the work of a classifier of this width relative to its published width; 1 for one without widths."""
+    """Return a classifier's work at this width relative to its published width; 1 for networks without widths."""
     if width == 1:
         return 1.0
     hidden = CLASSIFIERS[name]
@@ -136,7 +138,10 @@ def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> fl
 
 
 def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
-    """Return the autoencoder's work relative to its published width: of a training step, and of decoding a code."""
+    """Return the autoencoder's work relative to its published width.
+
+    The first number is for a training step, the second for decoding a code.
+    """
     if width == 1:
         return 1.0, 1.0
     (training_work, decoding_work), (published_training_work, published_decoding_work) = (
@@ -148,12 +153,12 @@ def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
 
 
 def _relative_time(products: float) -> float:
-    """Return the factor on the time of a step for a factor on its products."""
+    """Return the factor by which the time of a step grows if its products grow by this factor."""
     return UNCHANGED + (1 - UNCHANGED) * products
 
 
 def _autoencoder(shape: Shape, width: float) -> tuple[int, int]:
-    """Return the multiplications of both networks for an image, and of the decoder alone."""
+    """Return the number of multiplications per image in both networks together, and in the decoder alone."""
     height, across, channels = shape
     pixels = (height + 2 * FRAME) * (across + 2 * FRAME) * channels
     hidden = VAE.times(width)
@@ -169,7 +174,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "resnet18": "ResNet-18 for small images, with batch norm",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape, classes) makes a torch.nn.Module from images to logits",
 }
-# Batch norm that is part of a network is not an option, so that each network has one spelling.
+# Batch norm that is part of a network is not an option, so each network can be written in only one way.
 OPTIONS: Mapping[str, frozenset[str]] = {
     "mlp1": frozenset({"dropout", "batch_norm"}),
     "cnn1": frozenset({"dropout", "batch_norm"}),
@@ -190,7 +195,7 @@ class Network(Named):
 
 
 def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> None:
-    """Raise ValueError unless the network exists, supports these regularisers and is available in this width."""
+    """Raise ValueError unless the network exists, supports these regularisers and is available at this width."""
     if is_own(name):
         Factory.parse(name)
     elif name not in OPTIONS:
@@ -215,7 +220,7 @@ DENSITY_DESCRIPTIONS: Mapping[str, str] = {
     "conv-vae-one-scale": "convolutional, 32 codes, for 32x32 images; normal pixels of one learned variance",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape) makes a torch.nn.Module with log_prob(images)",
 }
-WIDE_DENSITIES = ("vae",)  # hidden layers available in any width
+WIDE_DENSITIES = ("vae",)  # hidden layers are available at any width
 DENSITY_SIZES: Mapping[str, tuple[int, int]] = {"conv-vae": (32, 32), "conv-vae-one-scale": (32, 32)}  # the only ones
 
 
@@ -226,7 +231,7 @@ class DensityModel(Named):
     choices = f"one of {', '.join(DENSITY_DESCRIPTIONS)}"
 
     def check(self, width: float = 1.0) -> None:
-        """Raise ValueError unless the model exists and is available in this width."""
+        """Raise ValueError unless the model exists and is available at this width."""
         if is_own(self.name):
             Factory.parse(str(self), "model")
         elif self.name not in DENSITY_DESCRIPTIONS:

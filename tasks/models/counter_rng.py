@@ -1,8 +1,8 @@
-"""Random numbers of many models at once, as a function of each model's seed, its step and a site in the network.
+"""Draw random numbers for many models at once, as a function of each model's seed, its step and a site in the network.
 
-The generator is counter-based, so that numbers do not depend on other draws, on a model's place in a stack, or on the
-device (the bits are integers). A stream is SplitMix64 started at a key: word i of key k is
-mix(k + i gamma). Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", figures 13 and 14.
+The generator is counter-based, so numbers do not depend on other draws, on a model's place in a stack, or on the device
+(the bits are integers). A stream is SplitMix64 started at a key: word i of key k is mix(k + i gamma). Steele, Lea &
+Flood 2014, "Fast splittable pseudorandom number generators", figures 13 and 14.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch import Tensor
 
 from tasks.numerics import seeds
 
-GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed word
+GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed 64-bit word
 FIRST = 0xBF58476D1CE4E5B9 - 2**64
 SECOND = 0x94D049BB133111EB - 2**64
 
 
 class CounterRng:
-    """Random numbers of each model, from its key (models,) int64 and, with `steps` (models,), for one step.
+    """Random numbers for each model, derived from its key (models,) int64 and, with `steps` (models,), for one step.
 
-    Every method takes a `site` in the network; different sites have different numbers. Results are (models, *shape),
-    with independent numbers.
+    Every method takes a `site` in the network, and different sites have different numbers. Results are (models,
+    *shape), and all numbers are independent.
     """
 
     def __init__(self, keys: Tensor, steps: Tensor | None = None) -> None:
@@ -34,49 +34,49 @@ class CounterRng:
 
     @cached_property
     def keys(self) -> Tensor:
-        """The key of every model, (models,), which is computed on the first draw."""
+        """The key of every model, (models,), computed on the first draw."""
         if self._steps is None:
             return self._members
         return step_keys(self._members, self._steps)
 
     def words(self, site: int, count: int) -> Tensor:
-        """Return words of 64 random bits: (models, count) int64."""
+        """Return words of 64 random bits, (models, count) int64."""
         starts = mix_words(self.keys ^ site_key(site))
         return mix_words(starts[:, None] + counters(count, starts.device), spare=False)
 
     def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return U[0, 1) in steps of 2^-24, the same in every dtype."""
+        """Draw from U[0, 1) in steps of 2^-24. The numbers are the same in every dtype."""
         count = math.prod(shape)
         halves = self.words(site, -(-count // 2)).view(torch.int32)[:, :count]
         return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(-1, *shape)
 
     def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
-        uniform = self.uniform(site, (*shape, 2), dtype)  # pairs, so that fewer rows are the beginning of more
+        """Draw from N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
+        uniform = self.uniform(site, (*shape, 2), dtype)  # in pairs, so that fewer rows are a prefix of more rows
         radius = uniform[..., 0].neg().log1p_().mul_(-2).sqrt_()
         return radius.mul_(uniform[..., 1].mul(2 * math.pi).cos_())
 
     def dropout_mask(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
-        """Return the mask of kept values: True with probability 1 - rate (rate < 1), to within 2^-17."""
+        """Return a mask of kept values: True with probability 1 - rate (rate < 1), to within 2^-17."""
         count = math.prod(shape)
         quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
         return (quarters >= round(rate * 2**16) - 2**15).view(-1, *shape)
 
 
 def member_key(seed: int) -> int:
-    """Return the key from which the draws of all steps of a model are derived."""
+    """Return the key from which all steps' draws of a model are derived."""
     return seeds.derive(seed, "draws")
 
 
 def step_keys(members: Tensor, steps: Tensor) -> Tensor:
-    """Return the keys of a step, from each model's key and number of completed steps, both (models,) int64."""
+    """Return the keys for a step, from each model's key and its number of completed steps, both (models,) int64."""
     return mix_words(members + steps.long() * GAMMA)
 
 
 def mix_words(words: Tensor, spare: bool = True) -> Tensor:
-    """Compute SplitMix64's finaliser; `spare` does not change the argument."""
+    """Apply SplitMix64's finaliser. If `spare` is set, the argument is not changed."""
     words = words.clone() if spare else words
-    # A right shift of a signed word copies the sign bit, so the copied bits are masked.
+    # Right-shifting a signed word copies the sign bit, so the copied bits are masked.
     words.bitwise_xor_((words >> 30).bitwise_and_(2**34 - 1)).mul_(FIRST)
     words.bitwise_xor_((words >> 27).bitwise_and_(2**37 - 1)).mul_(SECOND)
     return words.bitwise_xor_((words >> 31).bitwise_and_(2**33 - 1))
@@ -89,5 +89,8 @@ def site_key(site: int) -> int:
 
 @lru_cache(256)
 def counters(count: int, device: torch.device) -> Tensor:
-    """Return 1 gamma, 2 gamma, ...: the counter of a stream. Cached, because a CUDA graph stores its address."""
+    """Return 1 gamma, 2 gamma, ...: the counter of a stream.
+
+    It is cached because a CUDA graph stores its address.
+    """
     return torch.arange(1, count + 1, device=device) * GAMMA

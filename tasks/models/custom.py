@@ -1,9 +1,9 @@
-"""Models in a config: built-in models, or users' models, pinned by the digest of their source.
+"""Models in a config: built-in models, or users' models pinned by the digest of their source.
 
-A user's model is written `package.module:factory`, with the digest of its source `...:factory@digest`. A classifier's
-factory takes the images' shape (channels, height, width) and the number of classes, and returns a torch.nn.Module from
-images (rows, channels, height, width) in [0, 1] to logits (rows, classes). `tasks.training.custom_density` describes
-factories of density models. Naming a factory imports no code.
+A user's model is written `package.module:factory`, or `...:factory@digest` with the digest of its source. A
+classifier's factory takes the image shape (channels, height, width) and the number of classes, and returns a
+torch.nn.Module that maps images (rows, channels, height, width) in [0, 1] to logits (rows, classes).
+`tasks.training.custom_density` describes factories of density models. Naming a factory imports no code.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tasks.user_code.acceptance import digest_in_keys
 from tasks.user_code.closure import SourceFile, digest_of_files, find_files
 
 T = TypeVar("T", bound="Named")
-NAMED = 5  # files of a source that an error names
+NAMED = 5  # source files listed in an error
 
 
 @dataclass(frozen=True)
 class Named(PinnedName):
-    """A model by name; a user's model is pinned once `digest`, of its source, is set.
+    """A model by name. A user's model is pinned once `digest`, the digest of its source, is set.
 
     Written as a built-in name, `package.module:factory` or `package.module:factory@digest`.
     """
 
     noun: ClassVar[str] = "source of a network"
-    choices: ClassVar[str]  # the valid names, which complete "it must be"
+    choices: ClassVar[str]  # the valid names, as a phrase that completes "it must be"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -44,7 +44,10 @@ class Named(PinnedName):
         return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known_digests: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
-        """Return the model with the digest of its source, if it is a user's. Raises ValueError if it does not exist."""
+        """Return the model, with the digest of its source if it is a user's model.
+
+        Raises ValueError if it does not exist.
+        """
         return pin(self)
 
     def paths(self) -> tuple[Path, ...]:
@@ -53,17 +56,17 @@ class Named(PinnedName):
         return ()
 
     def check(self) -> None:
-        """Raise ValueError unless the name is a built-in model or is written as a user's model."""
+        """Raise ValueError unless the name is that of a built-in model or has the form of a user's model."""
         raise NotImplementedError
 
 
 def is_own(name: str) -> bool:
-    """Whether the name refers to a user's model."""
+    """Return whether the name refers to a user's model."""
     return ":" in name
 
 
 def pin(model: T) -> T:
-    """Return the model with the current digest of its source, if it is a user's.
+    """Return the model, with the current digest of its source if it is a user's model.
 
     Raises ValueError if it does not exist or differs from the pinned one.
     """
@@ -75,7 +78,7 @@ def pin(model: T) -> T:
 
 @dataclass(frozen=True)
 class Factory:
-    """A function of a module, pinned once `digest` is set."""
+    """A function in a module, pinned once `digest` is set."""
 
     module: str
     function: str
@@ -117,14 +120,14 @@ def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
 
 
 def source_digest(factory: Factory) -> str:
-    """Return the digest of the files that a factory's module may execute (`source_files`)."""
+    """Return the digest of the files that a factory's module may execute (see `source_files`)."""
     return digest_of_files(source_files(factory).values())
 
 
 def source_files(factory: Factory) -> dict[str, SourceFile]:
-    """Return the user's files that a factory's module may execute, by their names below the import path.
+    """Return the user's files that a factory's module may execute, by their names relative to the import path.
 
-    Raises ValueError if the module does not exist, or if an import cannot be determined before it runs.
+    Raises ValueError if the module does not exist, or if an import cannot be determined without running it.
     """
     try:
         files = find_files(factory.module)
@@ -140,5 +143,8 @@ def source_files(factory: Factory) -> dict[str, SourceFile]:
 
 
 def sources(factory: Factory) -> dict[str, Path]:
-    """Return the paths of a factory's files, by their names below the import path. Raises as `source_files` does."""
+    """Return the paths of a factory's files, by their names relative to the import path.
+
+    Raises the same errors as `source_files`.
+    """
     return {name: file.path for name, file in source_files(factory).items()}

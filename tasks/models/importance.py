@@ -1,16 +1,16 @@
-"""The log density of observations under variational autoencoders, by importance sampling.
+"""Estimate the log density of observations under variational autoencoders by importance sampling.
 
-log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), z_n drawn from the encoder's q(z | x). Its
-expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders",
-eq. 8; van den Burg & Williams 2021, eq. 9.
+log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), with z_n drawn from the encoder's q(z | x). Its
+expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders", eq.
+8; van den Burg & Williams 2021, eq. 9.
 
-The weights w_n = p(x | z_n) p(z_n) / q(z_n | x) show the reliability of a sum: the effective number of samples
-(sum of w)^2 / (sum of w^2) is N if all weights are equal, and 1 if one weight dominates. Kong 1992, "A note on
-importance sampling using standardized weights"; Owen 2013, "Monte Carlo theory, methods and examples", section 9.3.
+The weights w_n = p(x | z_n) p(z_n) / q(z_n | x) show how reliable a sum is: the effective number of samples, (sum of
+w)^2 / (sum of w^2), is N if all weights are equal and 1 if one weight dominates. Kong 1992, "A note on importance
+sampling using standardized weights"; Owen 2013, "Monte Carlo theory, methods and examples", section 9.3.
 
-The codes of a model and an observation have their own key, so that an estimate depends neither on other estimates nor
-on the division of the work. The sum is a running log-sum-exp over chunks, and only the codes of one chunk are decoded
-at a time.
+Each pair of a model and an observation has its own key for drawing codes, so an estimate depends neither on other
+estimates nor on how the work is divided. The sum is a running log-sum-exp over chunks, and only the codes of one chunk
+are decoded at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.models.layers import Layers
 from tasks.models.likelihoods import Preparation, divergence, fixed_inputs, observation_keys
 from tasks.models.vae import LATENT, Vae
 
-Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
+Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), each (models, n, latent)
 
 # Rows that a CPU encodes and decodes at a time, so that their values stay in its cache.
 ENCODED = 64
@@ -39,14 +39,14 @@ DECODED = 1024
 
 @dataclass(frozen=True)
 class Sampling(Ranged):
-    """The estimation of log densities.
+    """How log densities are estimated.
 
-    `seed` determines the draws for an observation (its binary pixels, or the noise on its bytes): the same for all
-    models, unless they are drawn `afresh` for each, as published. The encoder's codes are first fitted to each
-    observation by `refine` steps.
+    `seed` determines the draws for an observation (its binary pixels, or the noise on its bytes). They are the same for
+    all models, unless they are drawn `afresh` for each model, as published. The encoder's codes are first fitted to
+    each observation in `refine` steps.
 
-    In float32, the largest error of an estimate was 3e-5 nats on 256 MNIST images, of -107 nats on average. In
-    bfloat16, the decoder's products have 8 bits and later operations use float32: the error was 0.03 nats (root mean
+    In float32, the largest error of an estimate on 256 MNIST images was 3e-5 nats, with a mean of -107 nats. In
+    bfloat16, the decoder's products have 8 bits and later operations use float32. The error was 0.03 nats (root mean
     square; 0.12 at most), compared with a Monte Carlo deviation of 0.8 for 256 samples.
     """
 
@@ -59,10 +59,11 @@ class Sampling(Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """Log densities in nats, and the effective numbers of samples of their estimates: (models, n) float64.
+    """Log densities in nats, and the effective numbers of samples of their estimates, (models, n) float64.
 
-    The second are from 1 to the number of samples, 0 if all weights are zero, and None without sampling. If codes were
-    fitted to each observation, the third are the effective numbers with the encoder's codes.
+    The effective numbers are from 1 to the number of samples, 0 if all weights are zero, and None without sampling. If
+    codes were fitted to each observation, `encoder_effective_samples` are the effective numbers with the encoder's
+    codes.
     """
 
     log_p: Tensor
@@ -72,11 +73,11 @@ class Estimated:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The amount of work computed at once for every model."""
+    """The amount of work that is computed at a time for every model."""
 
-    encoded: int  # observations
-    points: int  # of these, whose codes are decoded
-    samples: int  # codes of each
+    encoded: int  # observations that are encoded
+    points: int  # of these, observations whose codes are decoded
+    samples: int  # codes per observation
 
 
 def estimate_log_density(
@@ -90,9 +91,10 @@ def estimate_log_density(
 ) -> Estimated:
     """Estimate the log density of every observation's bytes under every model, and its effective number of samples.
 
-    Both are (models, n) float64, the former in nats. `tensors` are (models, *shape), `pixels` (n, height * width *
-    channels) uint8. `rows` (n,) int64 are the observations' numbers in their data set and `members` (models,) int64 the
-    models' keys: both name streams of draws. The log density is -inf if all weights of an observation are zero.
+    Both are (models, n) float64, the former in nats. `tensors` are (models, *shape) and `pixels` (n, height * width *
+    channels) uint8. `rows` (n,) int64 are the observations' numbers in their data set, and `members` (models,) int64
+    are the models' keys. Both select streams of random numbers. The log density is -inf if all weights of an
+    observation are zero.
     """
     models = len(members)
     n = len(pixels)
@@ -127,7 +129,10 @@ def estimate_log_density(
 
 
 def code_keys(members: Tensor, rows: Tensor) -> Tensor:
-    """The keys of the codes of every model (models,) and observation (n,): (models, n), distinct from training's."""
+    """Return the keys (models, n) for the codes of every model (models,) and observation (n,).
+
+    They are distinct from the keys used in training.
+    """
     return step_keys((members ^ site_key(LATENT))[:, None], rows)
 
 
@@ -143,7 +148,7 @@ def model_inputs(
     sampling: Sampling,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Return the models' inputs: (1, n, features), or (models, n, features) if each model has its own draws."""
+    """Return the models' inputs (1, n, features), or (models, n, features) if each model has its own draws."""
     keys = observation_keys(sampling.seed, rows)
     if not sampling.afresh:
         return fixed_inputs(preparation, pixels, keys, dtype)[None]
@@ -153,10 +158,10 @@ def model_inputs(
 def _log_weights(
     vae: Vae, q: Codes, decoder: Layers, x: Tensor, keys: Tensor, sampling: Sampling
 ) -> Callable[[slice, slice], Tensor]:
-    """Return a function that computes log p(x | z) + log p(z) - log q(z | x) for slices of points and of codes.
+    """Return a function that computes log p(x | z) + log p(z) - log q(z | x) for slices of points and codes.
 
     Its results are (models, n, codes) float64. q contains the means and log variances of the codes, x is (models or 1,
-    n, features) and `keys` (models, n).
+    n, features) and `keys` is (models, n).
     """
     models, n = keys.shape
     mean, log_variance = q
@@ -166,7 +171,7 @@ def _log_weights(
         .view(models, n, -1, vae.latent)
     )
     z = torch.addcmul(mean[:, :, None], log_variance.mul(0.5).exp_()[:, :, None], noise)
-    # The constants of the two normal densities cancel.
+    # The constants of the two normal densities cancel out.
     of_codes = 0.5 * (noise.square_() - z.square()).sum(-1, dtype=torch.float64)
     of_codes += 0.5 * log_variance.sum(-1, dtype=torch.float64)[:, :, None]
     codes = z.to(next(iter(decoder.tensors.values())).dtype)
@@ -180,9 +185,10 @@ def _log_weights(
 
 
 def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> tuple[Tensor, Tensor]:
-    """Return the logarithm of the mean of exp(values), and the effective number: (sum of exp)^2 / sum of exp^2.
+    """Return the logarithm of the mean of exp(values), and the effective number, (sum of exp)^2 / sum of exp^2.
 
-    Over `count` values on the last axis, of which `at_once` arrive together. The second is 0 if all are -inf.
+    Both are computed over `count` values on the last axis, in parts of `at_once`. The effective number is 0 if all
+    values are -inf.
     """
     total: Tensor | None = None
     squares: Tensor | None = None
@@ -201,7 +207,7 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
 
 
 def fitting(target_device: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
-    """Return the chunk for this device: it fits into a processor's cache, or into the free memory of a GPU."""
+    """Return the chunk size for this device, such that a chunk fits into a processor's cache or a GPU's free memory."""
     if target_device.type != "cuda":
         return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
     values = min(2**29, torch.cuda.mem_get_info(target_device)[0] // 64)
@@ -210,30 +216,30 @@ def fitting(target_device: torch.device, models: int, n: int, samples: int, vae:
     return Chunk(points, points, max(1, min(samples, values // of_a_code)))
 
 
-CODES = 4  # per observation and step, drawn again in each step
-RATE = 0.05  # of Adam
-REFINED = -6  # site for draws, distinct from the sites in tasks.models.vae and tasks.training.density_objective
-VALUES = 2**25  # of images decoded at a time
+CODES = 4  # per observation and step; new ones are drawn in each step
+RATE = 0.05  # learning rate of Adam
+REFINED = -6  # random number site, distinct from those in tasks.models.vae and tasks.training.density_objective
+VALUES = 2**25  # image values decoded at a time
 
 
 def refine(
     vae: Vae, layers: Layers, x: Tensor, mean: Tensor, log_variance: Tensor, keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Fit the mean and log variance of every code by `steps` steps of Adam; both are (models, n, latent).
+    """Fit the mean and log variance of every code, both (models, n, latent), with `steps` steps of Adam.
 
-    One encoder for all observations yields a poor q(z | x) for observations unlike the training data. Importance
-    sampling from such a q is imprecise and underestimates log p. Therefore gradient steps on the evidence lower bound
-    of the single observation move q's mean and log variance from the encoder's values, so that log p depends on the
-    decoder only. Cremer, Li & Duvenaud 2018, "Inference suboptimality in variational autoencoders", section 4 (the
-    amortisation gap; they run Adam until it no longer improves); Kim et al. 2018, "Semi-amortized variational
+    A single encoder for all observations yields a poor q(z | x) for observations unlike the training data. Importance
+    sampling from such a q is imprecise and underestimates log p. Gradient steps on the evidence lower bound of each
+    single observation therefore move q's mean and log variance away from the encoder's values, so that log p depends
+    only on the decoder. Cremer, Li & Duvenaud 2018, "Inference suboptimality in variational autoencoders", section 4
+    (the amortisation gap; they run Adam until it no longer improves); Kim et al. 2018, "Semi-amortized variational
     autoencoders", algorithm 1.
 
-    x is (models or 1, n, features), and `keys` (models, n) name each observation's draws. The result for an observation
-    depends neither on other observations nor on other models.
+    x is (models or 1, n, features), and `keys` (models, n) identify each observation's draws. The result for an
+    observation depends neither on other observations nor on other models.
     """
     models, n, _ = mean.shape
     at_once = max(1, VALUES // (models * CODES * math.prod(vae.preparation.seen_shape)))
-    # Autograd rejects tensors created in inference mode, but accepts copies made outside of it.
+    # Autograd rejects tensors created in inference mode, but accepts copies made outside it.
     with torch.inference_mode(False), torch.enable_grad():
         frozen_layers = Layers({name: usable(tensor) for name, tensor in layers.tensors.items()})
         parts = []
@@ -249,7 +255,7 @@ def _climb(
 ) -> tuple[Tensor, Tensor]:
     mean, log_variance = (parameter.requires_grad_() for parameter in first)
     models, n, latent = mean.shape
-    # Adam updates each number independently, so that a sum of bounds is equivalent to separate bounds.
+    # Adam updates each number independently, so a sum of bounds is equivalent to separate bounds.
     adam = torch.optim.Adam([mean, log_variance], lr=RATE)
     for step in range(steps):
         draws = CounterRng(step_keys(keys.flatten(), torch.full((models * n,), step, device=keys.device)))

@@ -1,4 +1,4 @@
-"""The evaluation of images by many trained networks at once, and the hidden units that an image activates."""
+"""Evaluate images with many trained networks at once, and find the hidden units that an image activates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tasks.models.layers import Layers
 from tasks.models.networks import Architecture, Weights
 from tasks.worker.hardware import device, exactly
 
-ROWS_AT_ONCE = 512  # the activations of this number of rows fit into a core's cache
+ROWS_AT_ONCE = 512  # the activations of this many rows fit into a core's cache
 
 
 def logits(architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return every network's logits (models, n, classes) for images (n, h, w, c).
 
-    A CPU computes one network after another with one thread, so that the logits of one do not depend on the others.
+    A CPU computes one network after another in one thread, so that a network's logits do not depend on the others.
     """
     target_device = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
@@ -29,7 +29,7 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
             group = models[first : first + together]
             tensors = {}
             for name in architecture.weights:
-                stack = np.stack([weights[name] for weights in group])  # copied: torch has no read-only tensors
+                stack = np.stack([weights[name] for weights in group])  # a copy, since torch has no read-only tensors
                 tensors[name] = torch.from_numpy(stack).to(target_device)
             for start in range(0, len(images), ROWS_AT_ONCE):
                 rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
@@ -40,9 +40,9 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
 
 
 class Recorded(Layers):
-    """Layers that keep the input of each dense layer's activation: `sums`, (models, rows, units) by layer name.
+    """Layers that keep the input to each dense layer's activation in `sums`, (models, rows, units) by layer name.
 
-    This is the layer's sum, or the normalised sum with batch norm. ReLU is above 0 exactly if this sum is.
+    This is the layer's sum or, with batch norm, the normalised sum. ReLU is above 0 exactly if this sum is.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -65,7 +65,7 @@ class Recorded(Layers):
 def active_units(
     architecture: Architecture, weights: Weights, images: NDArray[np.uint8], layers: Sequence[str]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
+    """Return whether each unit of these dense layers is above 0 after its ReLU in evaluation mode, (n, units) by layer.
 
     Images are (n, h, w, c). A CPU uses one thread.
     """

@@ -1,16 +1,16 @@
-"""The layers of networks: each computes many models of one architecture at once, with separate weights.
+"""Network layers, each of which computes many models of one architecture at once, with separate weights.
 
-A network is a function of `Layers` and its input that applies layers by name:
+A network is a function that takes `Layers` and an input and applies layers by name:
 
     def mlp1(layers: Layers, x: Tensor, classes: int) -> Tensor:
         x = layers.dense("dense1", layers.flat(x), 512, GLOROT).relu()
         ...
 
-Called once without numbers (`weights_of`), the same function defines the weights and their initial values.
+Called once without data (`weights_of`), the same function defines the weights and their initial values.
 
-Dense values are (models, rows, features). Images are (rows, models * channels, height, width), with adjacent channels
-of a model: for one model this is the usual (rows, channels, height, width), and pooling, activations and sums do not
-depend on the number of models.
+Dense values are (models, rows, features). Images are (rows, models * channels, height, width), where the channels of
+each model are adjacent. For a single model, this is the usual (rows, channels, height, width). Pooling, activations and
+sums do not depend on the number of models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Start:
-    """The initial values of a weight: drawn from a stream, given its shape, inputs (fan-in) and outputs (fan-out)."""
+    """How a weight is initialised: drawn from a stream, given its shape, inputs (fan-in) and outputs (fan-out)."""
 
     name: str
     draw: Callable[[np.random.Generator, Shape, int, int], NDArray[np.floating]]
@@ -70,7 +70,7 @@ ONE = constant(1)
 
 @dataclass(frozen=True)
 class Weight:
-    """One tensor of a network: a learned one or, if `learned` is false, a running statistic."""
+    """A tensor of a network: a learned weight or, if `learned` is False, a running statistic."""
 
     shape: Shape
     start: Start
@@ -83,8 +83,8 @@ class Weight:
 class Mode:
     """The mode in which a network is applied.
 
-    Training draws dropout from `draws`, and normalises by the batch's statistics. `real` (models, rows) is 1 for rows
-    and 0 for padding, None without padding; padding affects only its own output.
+    Training draws dropout masks from `draws` and normalises with the batch's statistics. `real` (models, rows) is 1 for
+    rows and 0 for padding, or None without padding. Padding affects only its own output.
     """
 
     training: bool = False
@@ -96,7 +96,7 @@ EVALUATION = Mode()
 
 
 class Layers:
-    """The layers of `models` networks of one architecture, with `tensors` (models, *shape) by name."""
+    """The layers of `models` networks with the same architecture, with `tensors` (models, *shape) by name."""
 
     def __init__(self, tensors: Mapping[str, Tensor], mode: Mode = EVALUATION, by: MatMul | None = None) -> None:
         first = next(iter(tensors.values()), None)
@@ -109,11 +109,11 @@ class Layers:
         self._sites = 0
 
     def weight(self, name: str, shape: Shape, start: Start, inputs: int = 1, outputs: int = 1) -> Tensor:
-        """Return a learned tensor: (models, *shape)."""
+        """Return a learned tensor, (models, *shape)."""
         return self._tensor(name, Weight(shape, start, inputs, outputs))
 
     def statistic(self, name: str, shape: Shape, start: Start) -> Tensor:
-        """Return a running statistic: (models, *shape). Layers change it in place."""
+        """Return a running statistic, (models, *shape). Layers change it in place."""
         return self._tensor(name, Weight(shape, start, 1, 1, learned=False))
 
     def _tensor(self, name: str, weight: Weight) -> Tensor:
@@ -124,12 +124,12 @@ class Layers:
         return tensor
 
     def site(self) -> int:
-        """Return a site for draws that no other layer uses."""
+        """Return a random number site that no other layer uses."""
         self._sites += 1
         return self._sites
 
     def dense(self, name: str, x: Tensor, units: int, start: Start, bias: Start | None = ZERO) -> Tensor:
-        """x W^T + b: (models, rows, inputs) to (models, rows, units)."""
+        """Return x W^T + b, mapping (models, rows, inputs) to (models, rows, units)."""
         inputs = x.shape[-1]
         weight = self.weight(f"{name}.weight", (units, inputs), start, inputs, units)
         if bias is None:
@@ -154,7 +154,10 @@ class Layers:
         padding: int = 0,
         bias: Start | None = ZERO,
     ) -> Tensor:
-        """Compute a square convolution to `channels` channels. Weights are (channels, inputs, kernel, kernel)."""
+        """Apply a square convolution with `channels` output channels.
+
+        Weights are (channels, inputs, kernel, kernel).
+        """
         inputs = x.shape[1] // self.models
         fans = (inputs * kernel**2, channels * kernel**2)
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
@@ -184,9 +187,12 @@ class Layers:
         padding: int = 0,
         bias: Start | None = ZERO,
     ) -> Tensor:
-        """Compute a transposed convolution to `channels` channels. Weights are (inputs, channels, kernel, kernel)."""
+        """Apply a transposed convolution with `channels` output channels.
+
+        Weights are (inputs, channels, kernel, kernel).
+        """
         inputs = x.shape[1] // self.models
-        # torch counts a transposed convolution's inputs on the second axis of its weight.
+        # torch counts the inputs of a transposed convolution on the second axis of its weight.
         fans = (channels * kernel**2, inputs * kernel**2)
         weight = self.weight(f"{name}.weight", (inputs, channels, kernel, kernel), start, *fans).flatten(0, 1)
         if bias is None:
@@ -199,10 +205,10 @@ class Layers:
         """Normalise dense values or images over rows (and positions), then scale and shift them.
 
         gamma (x - mean) / sqrt(variance + epsilon) + beta. Training uses the mean and biased variance of the batch's
-        real rows; the running statistics move towards them (with the unbiased variance) by `momentum`. Evaluation uses
-        the running statistics. Ioffe & Szegedy 2015, algorithms 1 and 2.
+        real rows, and moves the running statistics towards them (with the unbiased variance) by `momentum`. Evaluation
+        uses the running statistics. Ioffe & Szegedy 2015, algorithms 1 and 2.
         """
-        if x.dim() == 3:  # dense values, as images of one pixel
+        if x.dim() == 3:  # treat dense values as images of one pixel
             rows = x.transpose(0, 1).reshape(x.shape[1], self.models * x.shape[2], 1, 1)
             normalised = self.batch_norm(name, rows, momentum=momentum, epsilon=epsilon)
             return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
@@ -224,8 +230,8 @@ class Layers:
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
-        if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch refuses a batch of one number
-            # Update copies and write them back, since autograd requires unchanged inputs.
+        if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch rejects a batch of one number
+            # Update copies and write them back, since autograd requires its inputs to stay unchanged.
             now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for statistic, moved in zip(running, now, strict=True):
@@ -238,7 +244,7 @@ class Layers:
         return _normalise(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """In training, set each value to 0 with probability `rate`, and multiply the others by 1 / (1 - rate).
+        """In training, set each value to 0 with probability `rate` and multiply the others by 1 / (1 - rate).
 
         Srivastava et al. 2014, section 4, but scaled in training instead of in evaluation.
         """
@@ -257,23 +263,23 @@ class Layers:
         return x * mask * (1 / (1 - rate))
 
     def concatenate_channels(self, *parts: Tensor) -> Tensor:
-        """Concatenate the channels of all parts, with adjacent channels of each model."""
+        """Concatenate the channels of all parts, keeping each model's channels adjacent."""
         if self.models == 1:
             return torch.cat(parts, 1)
         places = parts[0].shape[2:]
         return torch.cat([part.reshape(len(part), self.models, -1, *places) for part in parts], 2).flatten(1, 2)
 
     def flat(self, x: Tensor) -> Tensor:
-        """Return images as dense values: (models, rows, channels * height * width)."""
+        """Flatten images to dense values (models, rows, channels * height * width)."""
         if self.models > 1:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
-            # Otherwise the gradient has another memory order than the values, which slows every layer below.
+            # Otherwise the gradient's memory order differs from that of the values, which slows down every layer below.
             x.register_hook(_fast_memory_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
-        """Return dense values (models, rows, features) as images of `shape` (channels, height, width)."""
+        """Reshape dense values (models, rows, features) to images of `shape` (channels, height, width)."""
         rows = x.shape[1]
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
 
@@ -281,7 +287,7 @@ class Layers:
 def _fast_memory_order(images: Tensor) -> Tensor:
     """Return the images in the memory order in which a CPU convolves and pools fastest.
 
-    This is channels last, except for float64, for which torch has only generic loops that are a hundred times slower in
+    This is channels last, except for float64, for which torch only has generic loops that are a hundred times slower in
     that order.
     """
     last = images.dtype != torch.float64
@@ -296,7 +302,10 @@ def _normalise(
     momentum: float,
     epsilon: float,
 ) -> Tensor:
-    """Apply batch norm with the statistics of real rows only: x (rows, channels of all models, height, width)."""
+    """Apply batch norm with the statistics of real rows only.
+
+    x is (rows, channels of all models, height, width).
+    """
     models, channels = running[0].shape
     mask = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
     count = mask.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
@@ -306,7 +315,7 @@ def _normalise(
     variance = (centred.square() * mask).sum((0, 2, 3), keepdim=True) / divisor
     with torch.no_grad():
         unbiased = variance * (divisor / (count - 1).clamp(min=1))
-        has_rows = (count > 0).view(models, channels)  # a model without a real row keeps its statistics
+        has_rows = (count > 0).view(models, channels)  # a model without real rows keeps its statistics
         for statistic, now in zip(running, (mean, unbiased), strict=True):
             moved = torch.lerp(statistic, now.view(models, channels), momentum)
             statistic.copy_(torch.where(has_rows, moved, statistic))
@@ -315,13 +324,13 @@ def _normalise(
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
-    """Compute x W^T + b for each model: (models, rows, inputs) to (models, rows, outputs)."""
+    """Compute x W^T + b for each model, mapping (models, rows, inputs) to (models, rows, outputs)."""
     result: Tensor = _Affine.apply(x, weight, bias, by)
     return result
 
 
 class _Affine(torch.autograd.Function):
-    """The product of a dense layer and its gradients, by the fastest products on this machine."""
+    """The product of a dense layer and its gradients, with the fastest matrix product on this machine."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
@@ -345,7 +354,7 @@ class _Affine(torch.autograd.Function):
 
 
 def _each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:
-    """Compute the product of each model's part, one model at a time unless it supports all together."""
+    """Compute the product for each model, one model at a time unless all can be computed together."""
     if stacked:
         return product(*stacks)
     if len(stacks[0]) == 1:
@@ -354,7 +363,7 @@ def _each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) 
 
 
 class _Outline(Layers):
-    """Layers that record the weights of a network."""
+    """Layers that record a network's weights."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -367,16 +376,19 @@ class _Outline(Layers):
 
 
 def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dict[str, Weight]:
-    """Return the weights of a network for images of `shape` (channels, height, width), in its order."""
+    """Return a network's weights, in its order, for images of `shape` (channels, height, width)."""
     outline = _Outline()
-    # A batch without images yields shapes only. (torch's "meta" tensors serve this purpose, but torch then computes
-    # shapes in Python and loads its compiler: two seconds per process.)
+    # A batch without images yields only shapes. (torch's "meta" tensors would serve this purpose, but torch then
+    # computes shapes in Python and loads its compiler, which takes two seconds per process.)
     network(outline, torch.empty(0, *shape))
     return outline.weights
 
 
 def initial(weights: Mapping[str, Weight], seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return the initial weights, the same on every device, drawn in order from one stream of the seed."""
+    """Return the initial weights, drawn in order from one stream of the seed.
+
+    They are the same on every device.
+    """
     stream = seeds.generator(seed, "initial weights")
     result = {}
     for name, weight in weights.items():

@@ -1,12 +1,12 @@
-"""The inputs of generative models for images, and their likelihoods given a code.
+"""Inputs of generative image models, and their likelihoods given a code.
 
-Inputs are binary or real pixels, in logit space or not. Images are bytes, (models, rows, height * width * channels),
-and inputs are (models, rows, channels * height * width). Random parts are drawn from `CounterRng`. For a fixed input
-per observation, the same for all models and at every evaluation, the observations replace the models: see
+Inputs are binary or real pixels, possibly in logit space. Images are bytes (models, rows, height * width * channels),
+and inputs are (models, rows, channels * height * width). Random parts are drawn from `CounterRng`. To give each
+observation a fixed input, the same for all models and in every evaluation, observations take the place of models: see
 `fixed_inputs`.
 
-Given a code, pixels are independent, Bernoulli or Gaussian. Features are on the last axis, and log densities are summed
-over it, in nats.
+Given a code, pixels are independent and either Bernoulli or Gaussian. Features are on the last axis, over which log
+densities are summed, in nats.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", supplement B.
 """
@@ -27,14 +27,14 @@ from tasks.numerics import seeds
 
 Shape = tuple[int, int, int]
 
-# Sites for draws. Networks number their sites from 1.
+# Random number sites. Networks number their own sites from 1.
 BINARISED = -1
 DEQUANTISED = -2
 FLIPPED = -3
 
 
 class Preparation(Protocol):
-    """The conversion of images to the inputs of a density model."""
+    """How images are converted to the inputs of a density model."""
 
     @property
     def seen_shape(self) -> Shape:
@@ -44,7 +44,7 @@ class Preparation(Protocol):
         """Convert bytes (models, rows, height * width * channels) to the model's inputs in this draw."""
 
     def to_pixels(self, inputs: Tensor) -> Tensor:
-        """Return the correction from the log density of inputs (..., features) to that of bytes: (...), in nats."""
+        """Return the correction (...), in nats, from the log density of inputs (..., features) to that of bytes."""
 
     def displayed_pixels(self, inputs: Tensor) -> Tensor:
         """Convert inputs (models, rows, features) to pixels in [0, 1], (models, rows, height * width * channels)."""
@@ -52,7 +52,7 @@ class Preparation(Protocol):
 
 @dataclass(frozen=True)
 class Binary:
-    """Each pixel is 1 with probability pixel / 255 (to within 2^-16) and else 0, inside a frame of zeros."""
+    """Each pixel is 1 with probability pixel / 255 (to within 2^-16), otherwise 0, inside a frame of zeros."""
 
     shape: Shape  # height, width, channels
     padding: int = 2
@@ -67,7 +67,7 @@ class Binary:
         models = len(images)
         count = images[0].numel()
         words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
-        # Both steps are exact in float32: 2^16 equal steps over [0, 255).
+        # Both operations are exact in float32: 2^16 equal steps over [0, 255).
         levels = words.to(torch.float32).mul_(255 / 2**16).add_(127.5)
         ones = levels.view(images.shape) < images
         if not self.padding:
@@ -91,7 +91,7 @@ class Binary:
 class Dequantised:
     """(byte + u) / 256, u uniform in (0, 1). Theis et al. 2016, "A note on the evaluation of generative models".
 
-    u is the midpoint of one of 2^15 equal steps: byte + u is exact in float32, and inputs are never 0 or 1.
+    u is the midpoint of one of 2^15 equal steps, so byte + u is exact in float32 and inputs are never 0 or 1.
     """
 
     shape: Shape  # height, width, channels
@@ -109,7 +109,7 @@ class Dequantised:
         return shares.mul_(1 / 256).flatten(2)
 
     def to_pixels(self, inputs: Tensor) -> Tensor:
-        """-D log 256"""
+        """Return -D log 256."""
         return inputs.new_full(inputs.shape[:-1], -inputs.shape[-1] * math.log(256))
 
     def displayed_pixels(self, inputs: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class Dequantised:
 
 @dataclass(frozen=True)
 class Logit:
-    """y = logit(lambda + (1 - 2 lambda) (u + byte) / 256), u uniform in [0, 1). In training half are mirrored.
+    """y = logit(lambda + (1 - 2 lambda) (u + byte) / 256), u uniform in [0, 1). In training, half are mirrored.
 
     Dequantised after Theis et al. 2016, in logit space after Dinh et al. 2017 (section 4.1); lambda 0.05.
     """
@@ -141,11 +141,12 @@ class Logit:
         return share.add_(self.margin).logit_().flatten(2)
 
     def to_pixels(self, inputs: Tensor) -> Tensor:
-        """D log(1 - 2 lambda) - D log 256 - sum of y - 2 softplus(y): the logarithm of |dy / d(u + byte)|.
+        """Return the logarithm of |dy / d(u + byte)|.
 
-        With w = sigmoid(y), dy / dw = 1 / (w (1 - w)), and log w (1 - w) = y - 2 softplus(y).
+        D log(1 - 2 lambda) - D log 256 - sum of y - 2 softplus(y). With w = sigmoid(y), dy / dw = 1 / (w (1 - w)), and
+        log w (1 - w) = y - 2 softplus(y).
         """
-        # The sum is even in y; written for |y|, nothing overflows and nothing cancels.
+        # The sum is even in y. Written in terms of |y|, nothing overflows and nothing cancels.
         magnitudes = inputs.abs()
         sums = (magnitudes + 2 * magnitudes.neg().exp().log1p()).sum(-1)
         return sums + inputs.shape[-1] * math.log((1 - 2 * self.margin) / 256)
@@ -156,12 +157,15 @@ class Logit:
 
 
 def fixed_inputs(preparation: Preparation, pixels: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return fixed inputs (n, features) of observations (n, height * width * channels), drawn by their `keys` (n,)."""
+    """Return fixed inputs (n, features) of observations (n, height * width * channels).
+
+    They are drawn with the observations' `keys` (n,).
+    """
     return preparation.to_model_inputs(pixels[:, None], CounterRng(keys), dtype)[:, 0]
 
 
 def observation_keys(seed: int, rows: Tensor) -> Tensor:
-    """Return keys from the observations' rows in the data set (n,) int64, for draws that all models share."""
+    """Return keys, derived from the observations' rows in the data set (n,) int64, for draws that all models share."""
     return step_keys(torch.tensor(seeds.derive(seed, "observations"), device=rows.device), rows)
 
 
@@ -170,34 +174,34 @@ def _channels_first(pixels: Tensor, shape: Shape) -> Tensor:
     return torch.unflatten(pixels, 2, shape).permute(0, 1, 4, 2, 3)
 
 
-# Probabilities multiplied before one logarithm. Their product is a normal number in float32 if the log probability of
-# these pixels is above -87 in total.
+# Number of probabilities that are multiplied before taking a logarithm. Their product is a normal float32 number if the
+# total log probability of these pixels is above -87.
 TOGETHER = 16
 
 
 class Likelihood(Protocol):
-    """A distribution of images for every code of a batch: models, rows."""
+    """A distribution of images for every code in a batch (models, rows)."""
 
     def log_p(self, x: Tensor) -> Tensor:
-        """Return the log density of images x (models or 1, points, features): (models, rows).
+        """Return the log density (models, rows) of images x (models or 1, points, features).
 
         Every point has the same number of rows, one after another: rows = points * codes.
         """
 
     @property
     def mean(self) -> Tensor:
-        """Return the mean image of every code: (models, rows, features)."""
+        """The mean image of every code, (models, rows, features)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bernoulli:
-    """Pixels that are 1 with probability sigmoid(logits) and else 0: logits (models, rows, features)."""
+    """Pixels that are 1 with probability sigmoid(logits), otherwise 0. Logits are (models, rows, features)."""
 
     logits: Tensor
 
     def log_p(self, x: Tensor) -> Tensor:
-        """Return the sum over pixels of log sigmoid(s logit), s = 2 x - 1."""
-        # s carries the dtype: logits in bfloat16 are summed in x's.
+        """Return the sum over pixels of log sigmoid(s logit), with s = 2 x - 1."""
+        # s determines the dtype: bfloat16 logits are summed in the dtype of x.
         s = (2 * x - 1)[:, :, None]
         signed = s * torch.unflatten(self.logits, 1, (x.shape[1], -1))
         if signed.requires_grad:
@@ -214,12 +218,12 @@ class Bernoulli:
 def log_sigmoids(x: Tensor) -> Tensor:
     """Sum log sigmoid(x) over the last axis, with one logarithm per `TOGETHER` values.
 
-    On a CPU, a logarithm takes four times as long as a sigmoid, and twenty times as long as a product. All summands
-    have one sign and the sum is small for a good fit, so there is no cancellation. If a product would leave the range
+    On a CPU, a logarithm takes four times as long as a sigmoid and twenty times as long as a product. All summands have
+    the same sign and the sum is small for a good fit, so there is no cancellation. If a product would leave the range
     of normal numbers, its row is summed with separate logarithms.
     """
     group = math.gcd(x.shape[-1], TOGETHER)
-    # Three axes: torch multiplies along the second of these fifteen times as fast as along one of five.
+    # With three axes, torch multiplies along the second axis fifteen times as fast as with five axes.
     products = x.sigmoid().view(-1, group, x.shape[-1] // group).prod(1)
     sums = products.log().sum(1)
     small = products.amin(1) < torch.finfo(x.dtype).tiny
@@ -230,16 +234,16 @@ def log_sigmoids(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """Independent normal features: mean (models, rows, features); several features may share a log variance."""
+    """Independent normal features with mean (models, rows, features). Several features may share a log variance."""
 
     mean: Tensor
     log_variance: Tensor
 
     def log_p(self, x: Tensor) -> Tensor:
-        """-(log 2 pi + log variance + (x - mean)^2 / variance) / 2, summed."""
+        """Return the sum of -(log 2 pi + log variance + (x - mean)^2 / variance) / 2."""
         deviations = x[:, :, None] - torch.unflatten(self.mean, 1, (x.shape[1], -1))
         squares = deviations.square()
-        if self.log_variance.shape[-1] == 1:  # one for all features
+        if self.log_variance.shape[-1] == 1:  # shared by all features
             shared = self.log_variance[..., 0]
             sums = squares.sum(-1).flatten(1)
             return -0.5 * (x.shape[-1] * (math.log(2 * math.pi) + shared) + sums * (-shared).exp())
@@ -248,31 +252,31 @@ class Gaussian:
 
 
 def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """The Kullback-Leibler divergence of N(mean, variance) from N(0, I): (mean^2 + variance - 1 - log variance) / 2.
+    """Return the Kullback-Leibler divergence of N(mean, variance) from N(0, I).
 
-    Kingma & Welling 2014, appendix B.
+    (mean^2 + variance - 1 - log variance) / 2, summed. Kingma & Welling 2014, appendix B.
     """
     return 0.5 * (mean.square() + log_variance.expm1() - log_variance).sum(-1)
 
 
-WIDER = 2.0  # times the deviation of real pixels
-# Logit pixels lie within 2.95 of 0: with this deviation no byte is beyond six deviations from any mean.
+WIDER = 2.0  # factor on the standard deviation of real pixels
+# Logit pixels lie within 2.95 of 0. With this deviation, no byte is more than six deviations away from any mean.
 LEAST_DEVIATION = 1.0
-VIEW = 0  # the seed of the one view of the test split
-AT_ONCE = 1024  # images
+VIEW = 0  # seed of the single view of the test split
+AT_ONCE = 1024  # images processed at a time
 
 
 class OutlierDensity:
-    """A density of images with broad support, learnt without any training image.
+    """A density of images with broad support, learned without any training image.
 
     Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, propose one
-    "with broad support but low probability (such as a Gaussian with high variance)" without a formula. Engram uses
-    independent Bernoulli pixels, or normal pixels in logit space, fitted to `pixels` (n, h, w, c). The parameters come
-    from the test split only, so that the broad density does not contribute to memorization scores.
+    "with broad support but low probability (such as a Gaussian with high variance)" without giving a formula. Engram
+    uses independent Bernoulli pixels, or normal pixels in logit space, fitted to `pixels` (n, h, w, c). The parameters
+    come from the test split only, so the broad density does not contribute to memorization scores.
 
-    A binary pixel is 1 with probability (q + 1/2) / 2, from 1/4 to 3/4, where q = (1 + the sum of its shares byte /
-    255) / (2 + n). A normal pixel has the mean of the images and twice their standard deviation, at least 1, from one
-    dequantised copy of the images.
+    A binary pixel is 1 with probability (q + 1/2) / 2, which is from 1/4 to 3/4, where q = (1 + the sum of its shares
+    byte / 255) / (2 + n). A normal pixel has the mean of the images and twice their standard deviation, at least 1,
+    estimated from one dequantised copy of the images.
     """
 
     def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
@@ -285,13 +289,16 @@ class OutlierDensity:
         self._placed = {(torch.device("cpu"), torch.float64): on_cpu}
 
     def log_p(self, x: Tensor) -> Tensor:
-        """Return the log density of inputs (models, rows, features): (models, rows), in nats."""
-        # Like x, they have one row per point, since a likelihood receives codes of points.
+        """Return the log density (models, rows) of inputs (models, rows, features), in nats."""
+        # Like x, the parameters have one row per point, since a likelihood receives the codes of points.
         parameters = [parameter.expand(*x.shape[:2], -1) for parameter in self._like(x)]
         return (Bernoulli if len(parameters) == 1 else Gaussian)(*parameters).log_p(x)
 
     def _like(self, x: Tensor) -> list[Tensor]:
-        """Return the parameters on x's device, copied there once, because a CUDA graph stores their addresses."""
+        """Return the parameters on x's device.
+
+        They are copied there only once, because a CUDA graph stores their addresses.
+        """
         placement = x.device, x.dtype
         if placement not in self._placed:
             first = next(iter(self._placed.values()))
@@ -307,7 +314,7 @@ def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
 
 
 def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
-    """Return the mean and log variance of real pixels, (features,) float64 each."""
+    """Return the mean and log variance of real pixels, each (features,) float64."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
     batches = []
     for start in range(0, len(images), AT_ONCE):

@@ -1,6 +1,6 @@
-"""Explicit gradients of dense networks, for one model: the perceptron, and the fully connected autoencoder.
+"""Explicit gradients of dense networks for a single model: the perceptron and the fully connected autoencoder.
 
-The networks consist of dense layers with ReLU. On a CPU, explicit back-propagation takes a fifth less time than
+Both networks consist of dense layers with ReLU. On a CPU, explicit back-propagation takes a fifth less time than
 autograd.
 """
 
@@ -18,7 +18,7 @@ Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bia
 
 
 def perceptron_layers(tensors: Mapping[str, Tensor]) -> Perceptron:
-    """Return the weight and bias of each layer, first to last."""
+    """Return the weight and bias of each layer, from first to last."""
     count = len(tensors) // 2
     layers = []
     for number in range(1, count + 1):
@@ -35,10 +35,10 @@ def perceptron_activations(weights: Perceptron, rows: Tensor, by: MatMul) -> lis
 
 
 def perceptron_gradients(weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul) -> list[Tensor]:
-    """Return the gradient of the loss in every weight and bias, in the order of the layers.
+    """Return the gradient of the loss with respect to every weight and bias, in layer order.
 
-    `values` are the activations of the rows and `gradient` (n, classes) is the loss's gradient in their logits. The
-    gradient in the rows is not computed.
+    `values` are the activations for the rows, and `gradient` (n, classes) is the loss's gradient with respect to their
+    logits. The gradient with respect to the rows is not computed.
     """
     return _gradients_with_first(weights, values, gradient, by)[0]
 
@@ -46,7 +46,10 @@ def perceptron_gradients(weights: Perceptron, values: Sequence[Tensor], gradient
 def _gradients_with_first(
     weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul
 ) -> tuple[list[Tensor], Tensor]:
-    """Return `gradients`, and the gradient in the first layer's sums (n, outputs), which yields that in the rows."""
+    """Return the gradients, and the gradient with respect to the first layer's sums (n, outputs).
+
+    The latter yields the gradient with respect to the rows.
+    """
     gradients: list[Tensor] = []
     for number in reversed(range(len(weights))):
         gradients += [gradient.sum(0), by.weight_gradient(gradient, values[number])]
@@ -56,12 +59,12 @@ def _gradients_with_first(
     return gradients[::-1], gradient
 
 
-# Maps the rows' negative bounds (n,) to losses, and to the gradient of each loss in its bound.
+# Maps the rows' negative bounds (n,) to losses, and to the gradient of each loss with respect to its bound.
 Through = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def halves(tensors: Mapping[str, Tensor]) -> tuple[Perceptron, Perceptron]:
-    """Return the weight and bias of each layer of the encoder and of the decoder, first to last."""
+    """Return the weight and bias of each layer of the encoder and the decoder, from first to last."""
     count = len(tensors) // 4
     encoder, decoder = (
         [(tensors[f"{half}{number}.weight"], tensors[f"{half}{number}.bias"]) for number in range(1, count + 1)]
@@ -78,10 +81,10 @@ def autoencoder_bound(
     by: MatMul,
     through: Through | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return the sum of the rows' negative bounds, weighted by `shares` (n,), and its gradient in every tensor.
+    """Return the sum of the rows' negative bounds, weighted by `shares` (n,), and its gradient for every tensor.
 
-    KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
-    With `through`, the sum is over the losses that `through` computes from the bounds.
+    A bound is KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise
+    (n, latent). With `through`, the sum is over the losses that `through` computes from the bounds.
     """
     encoder, decoder = halves(tensors)
     inner = perceptron_activations(encoder, x, by)

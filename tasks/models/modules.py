@@ -1,6 +1,6 @@
-"""A user's torch.nn.Module, with tensors managed by Engram and randomness from the seed.
+"""Run a user's torch.nn.Module, with tensors managed by Engram and randomness from the seed.
 
-Parameters are learned; floating-point buffers, such as running statistics, are stored with them; other buffers, such as
+Parameters are learned. Floating-point buffers, such as running statistics, are stored with them. Other buffers, such as
 counters, keep their initial values. A method of the module is applied to rows of images for many models at once.
 """
 
@@ -28,7 +28,7 @@ from tasks.user_code.loaded import UncoveredImport
 class Module:
     """The module that a user's factory returns for these arguments.
 
-    Raises ValueError if the factory does not exist or its module cannot be trained.
+    Raises ValueError if the factory does not exist, or if its module cannot be trained.
     """
 
     def __init__(self, text: str, *arguments: object) -> None:
@@ -43,7 +43,7 @@ class Module:
         self.weights = self._weights()
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """Return the initial weights: those of the factory's module if torch's generator has this seed."""
+        """Return the initial weights that the factory's module has if torch's generator is seeded with this seed."""
         tensors = tensors_of(self._make(seed))
         result = {}
         for name in self.weights:
@@ -55,13 +55,13 @@ class Module:
         return loaded.watch_imports(f"network {self.name}", self._files)
 
     def attribute(self, name: str, default: object = None) -> object:
-        """The module's attribute of this name, or the default."""
+        """Return the module's attribute with this name, or the default."""
         return getattr(self._module, name, default)
 
     def apply(
         self, method: str, tensors: Mapping[str, Tensor], training: bool, *arguments: object
     ) -> tuple[object, dict[str, Tensor]]:
-        """Return the result of one model's method for the arguments, and the buffers afterwards.
+        """Return the result of calling a method of one model with these arguments, and the buffers afterwards.
 
         `tensors` are (*shape) and do not change.
         """
@@ -75,7 +75,7 @@ class Module:
         return outputs, {name: named_tensors[f"module.{name}"] for name in buffer_names}
 
     def _make(self, seed: int) -> nn.Module:
-        """Return a new module, without using or changing the global random state."""
+        """Create a new module without using or changing the global random state."""
         with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
             try:
                 with self.watch():
@@ -106,7 +106,10 @@ class Module:
 
 
 class _Called(nn.Module):
-    """A module whose forward pass calls any method of another, since `functional_call` runs forward passes only."""
+    """A module whose forward pass calls any method of another module.
+
+    It is needed because `functional_call` runs only forward passes.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -117,7 +120,10 @@ class _Called(nn.Module):
 
 
 def import_factory(factory: Factory) -> Callable[..., object]:
-    """Import the factory function. Raises ValueError if its source differs from the pinned one or the import fails."""
+    """Import the factory function.
+
+    Raises ValueError if its source differs from the pinned one or the import fails.
+    """
     files = custom.source_files(factory)
     custom.check_digest(factory, files)
     changed = loaded.changed_file(files)
@@ -145,7 +151,7 @@ def import_factory(factory: Factory) -> Callable[..., object]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers by name; a shared tensor occurs once."""
+    """Return the parameters and buffers by name. A shared tensor occurs once."""
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
@@ -160,7 +166,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """Format an error of a user's code in one line."""
+    """Format an error from a user's code on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
@@ -176,10 +182,10 @@ TRIED = 4  # number of trial images
 
 
 class Method:
-    """A method from images (rows, *image) to numbers (rows, *result), called `values` in error messages.
+    """A method that maps images (rows, *image) to numbers (rows, *result), which error messages call `values`.
 
-    It is tested on construction with `trial` images. Raises ValueError for invalid results. It may draw random numbers
-    in training, and in evaluation only if it is `chancy`.
+    It is tested with `trial` images on construction. Raises ValueError for invalid results. It may draw random numbers
+    in training; in evaluation, it may do so only if it is `chancy`.
     """
 
     def __init__(
@@ -199,19 +205,19 @@ class Method:
         self._trial = trial
         self._random = {}
         with module.watch():
-            for training in (True, False):  # evaluation last, since its values are stored
+            for training in (True, False):  # evaluation comes last, since its values are stored
                 self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
             raise ValueError(f"{self.subject} draws random numbers in evaluation; this is allowed only in training")
 
     def random(self, training: bool) -> bool:
-        """Whether random numbers are drawn."""
+        """Return whether random numbers are drawn."""
         return self._random[training]
 
     def compute(self, layers: Layers, images: Tensor) -> Tensor:
-        """Compute the values (models, rows, *result) of images (models, rows, *image).
+        """Compute the values (models, rows, *result) for images (models, rows, *image).
 
-        In training, padding is omitted, since rows may affect each other. A method that draws random numbers is
+        In training, padding is left out, since rows may affect each other. A method that draws random numbers is
         computed model by model, each with its own key from the mode's draws.
         """
         tensors = layers.tensors
@@ -225,12 +231,12 @@ class Method:
         return torch.stack(values) if len(values) > 1 else values[0][None]
 
     def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
-        """Return one model's values (rows, *result) in evaluation; its tensors stay unchanged."""
+        """Return one model's values (rows, *result) in evaluation mode. Its tensors stay unchanged."""
         return self._apply(tensors, images, False)[0]
 
     @cached_property
     def stackable(self) -> bool:
-        """Whether several models can be computed in one pass, with the same result."""
+        """Whether several models can be computed in one pass with the same result."""
         if any(self._random.values()):
             return False
         weights = self.module.weights
@@ -243,7 +249,7 @@ class Method:
             separate_stacks = {name: stack.clone() for name, stack in stacks.items()}
             try:
                 stacked = self._compute_stacked(stacks, images, training)
-            except Exception:  # anything that vmap or the module cannot do
+            except Exception:  # vmap or the module cannot do this
                 return False
             layers = Layers(separate_stacks, Mode(training))
             expected = torch.stack([self._compute_separately(layers, model, images[model]) for model in (0, 1)])
@@ -254,12 +260,12 @@ class Method:
 
     @cached_property
     def separable(self) -> bool:
-        """Whether rows can be evaluated independently in one pass, as gradients per row require."""
+        """Whether rows can be evaluated independently in one pass, as per-row gradients require."""
         tensors = self._initial()
         with torch.no_grad():
             try:
                 by_row = torch.vmap(lambda image: self.evaluate(tensors, image[None])[0])(self._trial)
-            except Exception:  # anything that vmap or the module cannot do
+            except Exception:  # vmap or the module cannot do this
                 return False
             return torch.allclose(self.evaluate(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
 
@@ -318,7 +324,7 @@ class Method:
         return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
 
     def check_gradients(self) -> None:
-        """Raise ValueError unless the values in training have a gradient in every learned weight."""
+        """Raise ValueError unless the training values have a gradient with respect to every learned weight."""
         tensors = self._initial()
         learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
         with drawing(0, torch.device("cpu")), torch.enable_grad():

@@ -1,8 +1,8 @@
-"""Image classifiers by name, published ones and users' own, and their weights in memory and in MODEL.
+"""Image classifiers by name, both published ones and users' own, and their weights in memory and in MODEL tables.
 
-mlp1, cnn1 and cnn2 are Hartley & Tsaftaris's, "Unintended memorisation of unique features in neural networks", A.3, in
-Keras's setting: convolutions without padding, pooling by steps of 2, Glorot uniform weights, biases from zero. Batch
-norm is directly before each activation (A.4), and dropout directly after it. Weights are (outputs, inputs).
+mlp1, cnn1 and cnn2 are from Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", A.3,
+with Keras's defaults: convolutions without padding, pooling with stride 2, Glorot uniform weights, zero initial biases.
+Batch norm comes directly before each activation (A.4), and dropout directly after it. Weights are (outputs, inputs).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ HIDDEN = MLP1.units
 
 
 def mlp1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
-    """Compute the logits (models, rows, classes) of a fully connected network: 512, 256 and 128 units with ReLU.
+    """Compute the logits (models, rows, classes) of a fully connected network with 512, 256 and 128 ReLU units.
 
-    Layers are dense1 to dense4.
+    The layers are dense1 to dense4.
     """
     x = layers.flat(x)
     for number, units in enumerate(MLP1.times(width).units, 1):
@@ -39,10 +39,10 @@ def mlp1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
 
 
 def cnn1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
-    """Convolutional, for 28x28 images: the logits (models, rows, classes).
+    """Compute the logits (models, rows, classes) of a convolutional network for 28x28 images.
 
     conv1 (32, 3x3), ReLU, conv2 (64, 3x3), max pooling 2x2, ReLU, dense1 (128), ReLU, dense2 (128), ReLU, dense3. The
-    second batch norm follows the pooling, as printed in A.3. Without batch norm the order of pooling and ReLU makes no
+    second batch norm follows the pooling, as printed in A.3. Without batch norm, the order of pooling and ReLU makes no
     difference.
     """
     hidden = CNN1.times(width)
@@ -57,7 +57,7 @@ def cnn1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
 
 
 def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
-    """Convolutional, for 32x32 colour images: the logits (models, rows, classes).
+    """Compute the logits (models, rows, classes) of a convolutional network for 32x32 colour images.
 
     conv1, conv2 (32, 3x3), max pooling 2x2, conv3, conv4 (64, 3x3), max pooling 2x2, dense1 (1024), dense2, with ReLU
     after each layer but the last. Dropout comes before the pooling.
@@ -75,7 +75,7 @@ def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     return layers.dense("dense2", x, classes, GLOROT)
 
 
-# channels added by a layer, and channels inside it, four times this number
+# channels that a layer adds, and channels inside it (four times as many)
 GROWTH = 12
 BOTTLENECK = 48
 # (100 - 4) / (3 blocks of 2 convolutions per bottleneck)
@@ -86,7 +86,7 @@ DROPOUT = 0.2
 
 
 def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
-    """DenseNet-BC for small images: the logits (models, rows, classes).
+    """Compute the logits (models, rows, classes) of DenseNet-BC for small images.
 
     100 layers, growth 12, three dense blocks, compression 0.5; 0.8 M parameters. A convolution to 24 channels, then
     blocks of 16 bottlenecks: batch norm, ReLU, 1x1 convolution to 48 channels, batch norm, ReLU, 3x3 convolution to 12,
@@ -95,9 +95,9 @@ def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularis
     connected convolutional networks", section 3 and table 2 (769,162 parameters for CIFAR-10).
 
     Initial weights are He normal, as in the implementation that Hartley & Tsaftaris used (Atienza, "Advanced Deep
-    Learning with Keras"), with Keras's batch norm. Unlike that implementation, which normalises pixels, concatenates
-    them with the first convolution's values, has biases in convolutions, and omits the ReLU of transitions and the last
-    batch norm, this one follows the paper.
+    Learning with Keras"), with Keras's batch norm. That implementation normalises pixels, concatenates them with the
+    values of the first convolution, has biases in convolutions, and omits the ReLU of transitions and the last batch
+    norm. In these respects, this network follows the paper instead.
 
     Batch norm is part of the network. Dropout, if requested, is the published one for training without augmentation:
     0.2 after each convolution except the first (section 4.2).
@@ -120,7 +120,7 @@ def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularis
 
 
 def _bottleneck(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
-    """Apply batch norm, ReLU, convolution and, if requested, dropout."""
+    """Apply batch norm, ReLU, a convolution and, if requested, dropout."""
     x = _normalise_and_activate(layers, f"{name}.norm", x)
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, padding=kernel // 2, bias=None)
     return layers.dropout(x, DROPOUT) if regularisers.dropout else x
@@ -134,15 +134,15 @@ STAGES = (64, 128, 256, 512)
 
 
 def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:  # noqa: ARG001
-    """ResNet-18 for small images: the logits (models, rows, classes).
+    """Compute the logits (models, rows, classes) of ResNet-18 for small images.
 
-    A 3x3 stem without pooling, then 64, 128, 256 and 512 channels, two basic blocks each. He et al. 2016, "Deep
-    residual learning for image recognition", table 1 and figure 5 (left); where the shape changes, the shortcut is a
-    1x1 convolution with batch norm (option B). The stem is the usual one for 32x32 images: the published one, a 7x7
-    convolution with stride 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
+    A 3x3 stem without pooling, then 64, 128, 256 and 512 channels, with two basic blocks each. He et al. 2016, "Deep
+    residual learning for image recognition", table 1 and figure 5 (left). Where the shape changes, the shortcut is a
+    1x1 convolution with batch norm (option B). The stem is the one commonly used for 32x32 images: the published one, a
+    7x7 convolution with stride 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
 
-    Initial weights of convolutions are He normal; the last layer and batch norm start as in torch. Batch norm belongs
-    to the network, and it has no dropout.
+    Initial weights of convolutions are He normal; the last layer and batch norm start as in torch. Batch norm is part
+    of the network, which has no dropout.
     """
     x = _normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
     before = STAGES[0]
@@ -161,25 +161,25 @@ def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers
 
 
 def _normalised_convolution(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
-    """Convolution and batch norm."""
+    """Apply a convolution and batch norm."""
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, stride=stride, padding=kernel // 2, bias=None)
     return layers.batch_norm(f"{name}.norm", x, momentum=0.1, epsilon=1e-5)
 
 
 class Definition(Protocol):
-    """A network in terms of layers."""
+    """A network defined in terms of layers."""
 
     def __call__(self, layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:
-        """The logits (models, rows, classes) of images (rows, models * channels, height, width) in [0, 1]."""
+        """Return the logits (models, rows, classes) of images (rows, models * channels, height, width) in [0, 1]."""
 
 
 class WideDefinition(Protocol):
-    """A network available in any width, the factor on the units and channels of its hidden layers."""
+    """A network that is available at any width, a factor on the units and channels of its hidden layers."""
 
     def __call__(
         self, layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0
     ) -> Tensor:
-        """The same as a `Definition`."""
+        """Return the same as a `Definition`."""
 
 
 WIDE: Mapping[str, WideDefinition] = {"mlp1": mlp1, "cnn1": cnn1, "cnn2": cnn2}
@@ -194,8 +194,8 @@ DEFINITIONS: Mapping[str, Definition] = {
 class Architecture:
     """A network for images of one shape (height, width, channels) and a number of classes.
 
-    `width` is the factor on the units and channels of its hidden layers (`tasks.models.catalog`). Raises ValueError if
-    the network does not exist, or if a regulariser or the width is not available.
+    `width` is a factor on the units and channels of its hidden layers (`tasks.models.catalog`). Raises ValueError if
+    the network does not exist, or if a regulariser or the width is not available for it.
     """
 
     name: str
@@ -222,14 +222,14 @@ class Architecture:
 
     @property
     def definition(self) -> Definition:
-        """The built-in network of this width, in terms of layers."""
+        """The built-in network at this width, in terms of layers."""
         if self.width == 1:
             return DEFINITIONS[self.name]
         return partial(WIDE[self.name], width=self.width)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of the network, in the order of initialisation."""
+        """Every tensor of the network, in initialisation order."""
         if self.own is not None:
             return self.own.module.weights
         height, width, channels = self.shape
@@ -239,25 +239,25 @@ class Architecture:
         )
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """Return the initial weights, the same on every device."""
+        """Return the initial weights, which are the same on every device."""
         if self.own is None:
             return initial(self.weights, seed)
         return self.own.module.initial(seed)
 
     @property
     def stackable(self) -> bool:
-        """Whether several models are computed in one pass, instead of one after another."""
+        """Whether several models are computed in one pass instead of one after another."""
         return self.own is None or self.own.stackable
 
     @property
     def capturable(self) -> bool:
         """Whether a training step without padding can be recorded once and replayed (CUDA graphs)."""
-        # Nothing in a step that vmap can compute depends on values, or on torch's generator.
+        # A step that vmap can compute depends on neither values nor torch's generator.
         return self.stackable
 
     @property
     def own(self) -> Method | None:
-        """The method of a user's network that computes logits; None for a built-in network."""
+        """The method of a user's network that computes logits, or None for a built-in network."""
         height, width, channels = self.shape
         if custom.is_own(self.name):
             return logits_of(self.name, (channels, height, width), self.classes)
@@ -266,7 +266,7 @@ class Architecture:
 
 @cache
 def logits_of(name: str, shape: tuple[int, int, int], classes: int) -> Method:
-    """Return the logits method of a user's network of this name, built and tested once per process."""
+    """Return the logits method of the user's network with this name, built and tested once per process."""
     return Method(Module(name, shape, classes), "__call__", "logits", trial(shape), (classes,))
 
 
@@ -280,7 +280,7 @@ def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
 
 
 def each_models(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Reshape pixels to images model by model: (models, rows, channels, height, width)."""
+    """Reshape pixels to separate images for each model: (models, rows, channels, height, width)."""
     return pixels.view(*pixels.shape[:2], *shape).permute(0, 1, 4, 2, 3)
 
 
@@ -288,7 +288,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def weight_rows(weights: Weights) -> list[dict[str, Any]]:
-    """Return the weights as the `weights` column of MODEL contains them, in order."""
+    """Return the weights, in order, as stored in the `weights` column of MODEL."""
     result = []
     for name, values in weights.items():
         result.append(
@@ -307,13 +307,13 @@ def weights_of_model(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.floa
 
 
 def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
-    """Copy one model's weights from tensors (models, *shape) by name on any device."""
+    """Copy one model's weights from tensors (models, *shape) by name, on any device."""
     values = {name: tensor[model].detach().cpu().numpy() for name, tensor in tensors.items()}
     return {name: array.astype(np.float32) for name, array in values.items()}  # astype copies
 
 
 def network_row(architecture: Architecture) -> dict[str, Any]:
-    """Return the network in the format of the column `network` of MODEL."""
+    """Return the network in the format of the `network` column of MODEL."""
     row = {
         "name": architecture.name,
         "shape": list(architecture.shape),

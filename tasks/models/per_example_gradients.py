@@ -1,11 +1,12 @@
-"""Per-example gradients: the squared length of the gradient of each row's loss in a network's weights.
+"""Per-example gradients: the squared norm of the gradient of each row's loss with respect to a network's weights.
 
-||grad loss(w, x_i)||^2 over all learned weights, in evaluation, the summand of TracInCP for each checkpoint: Garima et
-al. 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
+||grad loss(w, x_i)||^2 over all learned weights, in evaluation mode, which is the summand of TracInCP for each
+checkpoint: Garima et al. 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
 
-One forward and one backward pass for all rows suffice: a row's gradient in a weight is a product of the layer's input
-and of the loss's gradient in its output, so that its length does not require gradients per row. For a dense layer it is
-|gradient|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
+One forward and one backward pass for all rows suffice. A row's gradient with respect to a weight is a product of the
+layer's input and the loss's gradient with respect to the layer's output, so its norm can be computed without per-row
+gradients. For a dense layer, the squared norm is |gradient|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example
+gradient computations".
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from tasks.models.networks import Architecture, Weights, each_models
 from tasks.numerics.matmul import NARROW, MatMul
 from tasks.worker.hardware import device, exactly
 
-ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # product of rows and models whose activations are in memory
-SEEN = {"cpu": 2**18, "cuda": 2**26}  # values of input patches in memory at once, which fit into a core's cache
-FEW = 8  # channels below which windows are copied value by value in any order
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # rows times models whose activations are in memory
+SEEN = {"cpu": 2**18, "cuda": 2**26}  # input patch values in memory at a time, which fit into a core's cache
+FEW = 8  # with fewer channels, windows are copied value by value in any order
 
 
 def squared_gradients(
     architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8], labels: NDArray[np.integer]
 ) -> NDArray[np.float64]:
-    """Return the squared length of the gradient of each row's cross-entropy (nats) in the weights: (models, n).
+    """Return the squared gradient norm of each row's cross-entropy (in nats) with respect to the weights, (models, n).
 
-    Images are (n, h, w, c), labels (n,). A CPU computes one network after another with one thread, so that results do
+    Images are (n, h, w, c) and labels (n,). A CPU computes one network after another in one thread, so that results do
     not depend on each other.
     """
     target_device = device()
@@ -60,9 +61,9 @@ def squared_gradients(
 def squared_row_gradients(
     architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor
 ) -> Tensor:
-    """Return the squared gradients, (models, rows), for tensors (models, *shape).
+    """Return the squared gradients (models, rows) for tensors (models, *shape).
 
-    Pixels are (models, rows, features) in [0, 1] and labels (models, rows).
+    Pixels are (models, rows, features) in [0, 1], and labels are (models, rows).
     """
     tensors = {name: tensor.detach() for name, tensor in tensors.items()}
     if architecture.own is not None:
@@ -77,9 +78,9 @@ def squared_row_gradients(
 
 
 class Measured(Layers):
-    """Layers that add up each row's squared gradient in their weights during the backward pass of a loss.
+    """Layers that add up each row's squared gradients with respect to their weights during the backward pass of a loss.
 
-    The loss must be a sum over rows of terms that depend on their row alone, as in evaluation.
+    The loss must be a sum over rows of terms that each depend on their own row only, as in evaluation mode.
     """
 
     def __init__(self, tensors: dict[str, Tensor], rows: Sequence[int]) -> None:
@@ -117,7 +118,7 @@ class Measured(Layers):
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
-        if x.dim() == 3:  # computed, and measured, as images of one place
+        if x.dim() == 3:  # already measured as images with one position
             return y
         values = x.detach()
         channels = x.shape[1] // self.models
@@ -135,7 +136,10 @@ class Measured(Layers):
         return images.reshape(-1, images.shape[1] // self.models, *images.shape[2:])
 
     def _tap(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
-        """Return the values with a hook that measures the gradient in their current state, even after later changes."""
+        """Return the values with a hook that measures the gradient at their current state.
+
+        This also works if the values are changed later.
+        """
         assert not self.measured & set(names), "a weight that two layers share"
         self.measured |= set(names)
         if not y.requires_grad:  # the first layer
@@ -145,7 +149,7 @@ class Measured(Layers):
 
 
 def _weight_names(name: str, bias: Tensor | None) -> list[str]:
-    """The learned tensors of a dense or convolutional layer."""
+    """Return the names of the learned tensors of a dense or convolutional layer."""
     if bias is None:
         return [f"{name}.weight"]
     return [f"{name}.weight", f"{name}.bias"]
@@ -154,17 +158,17 @@ def _weight_names(name: str, bias: Tensor | None) -> list[str]:
 def convolution_squares(
     images: Tensor, gradients: Tensor, kernel: int, stride: int, padding: int, by: MatMul
 ) -> Tensor:
-    """Return each image's squared gradient in the weights of a square convolution: (images,).
+    """Return each image's squared gradient with respect to the weights of a square convolution, (images,).
 
-    The gradient is the sum over positions of the input patch times the gradient, (inputs kernel^2, channels). With few
-    positions, summing its square over pairs of positions is faster. Images are (n, inputs, height, width), gradients
-    (n, places, channels).
+    The gradient is the sum, over positions, of the input patch times the gradient, (inputs kernel^2, channels). If
+    there are few positions, it is faster to sum its square over pairs of positions. Images are (n, inputs, height,
+    width) and gradients (n, places, channels).
     """
     count, places, channels = gradients.shape
     patch = images.shape[1] * kernel**2
     size = max(1, SEEN[images.device.type] // (patch * places))
     pairs = places * (channels + patch) < channels * patch
-    # One product per image if it is faster and large enough for a separate call.
+    # Use one product per image if this is faster and each product is large enough for a separate call.
     is_per_image = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
@@ -183,18 +187,21 @@ def convolution_squares(
 
 
 def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-    """Return the input patch of each position: (n, places, inputs kernel^2), in any order of the last axis."""
+    """Return the input patch at each position, (n, places, inputs kernel^2), with the last axis in any order."""
     inputs = images.shape[1]
     if inputs < FEW:
         return functional.unfold(images, kernel, padding=padding, stride=stride).mT
-    # Windows of images whose channels are adjacent in memory are copied row by row.
+    # If the channels of an image are adjacent in memory, its windows are copied row by row.
     padded = functional.pad(images.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
     windows = padded.unfold(1, kernel, stride).unfold(2, kernel, stride)
     return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
 def _module_squared_gradients(method: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
-    """Return the squared gradients of a user's module, by vmap over rows or, if vmap is impossible, row by row."""
+    """Return the squared gradients of a user's module.
+
+    They are computed by vmap over rows or, if vmap is impossible, row by row.
+    """
     weights = method.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 

@@ -1,8 +1,8 @@
-"""Variational autoencoders: an encoder's N(mean, variance) of the code, and a decoder's distribution of the image.
+"""Variational autoencoders. The encoder returns N(mean, variance) of the code, the decoder a distribution of images.
 
-The prior of the code is N(0, I). Weights and biases start as in torch, convolutions have no bias, and batch norm has
-torch's defaults. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", table 1,
-with the additions of their released code.
+The prior of the code is N(0, I). Weights and biases are initialised as in torch, convolutions have no bias, and batch
+norm has torch's defaults. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models",
+table 1, with the additions of their released code.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tasks.models.catalog import CODE, VAE
 from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
 from tasks.models.likelihoods import Bernoulli, Binary, Gaussian, Likelihood, Logit, Preparation
 
-LATENT = -4  # site for draws of codes, in addition to those of tasks.models.likelihoods
-LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
-FIRST_LOG_VARIANCE = -2.0  # of CelebA's one scale
+LATENT = -4  # random number site of codes, in addition to those of tasks.models.likelihoods
+LEAST_LOG_VARIANCE = -7.0  # lower bound in CIFAR-10's decoder
+FIRST_LOG_VARIANCE = -2.0  # initial value in CelebA's one-scale model
 
 
 class Vae(Protocol):
@@ -34,7 +34,7 @@ class Vae(Protocol):
 
     @property
     def preparation(self) -> Preparation:
-        """The conversion of bytes to inputs."""
+        """How bytes are converted to inputs."""
 
     @property
     def latent(self) -> int:
@@ -42,21 +42,21 @@ class Vae(Protocol):
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of both networks, in the order of initialisation."""
+        """Every tensor of both networks, in initialisation order."""
 
     def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and log variance of the code of every image, both (models, rows, latent)."""
+        """Return the mean and log variance of every image's code, both (models, rows, latent)."""
 
     def decode(self, layers: Layers, z: Tensor) -> Likelihood:
-        """Return the distribution of the image of every code (models, rows, latent)."""
+        """Return the distribution of images for every code (models, rows, latent)."""
 
 
 @dataclass(frozen=True)
 class Dense:
-    """The fully connected one: 1024-512-256-16 and its mirror with ReLU, and Bernoulli pixels.
+    """The fully connected autoencoder: 1024-512-256-16 and its mirror, with ReLU and Bernoulli pixels.
 
-    Layers are encoder1 to encoder3 and decoder1 to decoder3. encoder3 computes the mean and the log variance together,
-    since two layers of the same input are one layer.
+    The layers are encoder1 to encoder3 and decoder1 to decoder3. encoder3 computes the mean and the log variance
+    together, since two layers with the same input are equivalent to one.
     """
 
     preparation: Binary
@@ -84,7 +84,7 @@ class Dense:
 
 
 def chain(layers: Layers, name: str, x: Tensor, widths: tuple[int, ...]) -> Tensor:
-    """Dense layers with ReLU between them."""
+    """Apply dense layers with ReLU between them."""
     for number, units in enumerate(widths, 1):
         x = layers.dense(f"{name}{number}", x, units, FAN_IN_UNIFORM, FAN_IN_UNIFORM)
         if number < len(widths):
@@ -94,10 +94,10 @@ def chain(layers: Layers, name: str, x: Tensor, widths: tuple[int, ...]) -> Tens
 
 @dataclass(frozen=True)
 class Convolutional:
-    """The convolutional one, for images of 32 x 32, with Gaussian pixels.
+    """The convolutional autoencoder for 32 x 32 images, with Gaussian pixels.
 
-    Log variances are outputs of the decoder, at least -7, or with `one_scale` a single learned number that starts at
-    -2. Layers are encoder1 to encoder4, posterior (mean and log variance concatenated), decoder1 to decoder5.
+    Log variances are outputs of the decoder, at least -7, or, with `one_scale`, a single learned number that starts at
+    -2. The layers are encoder1 to encoder4, posterior (mean and log variance concatenated), and decoder1 to decoder5.
     """
 
     preparation: Preparation
@@ -154,7 +154,7 @@ def norm(layers: Layers, name: str, images: Tensor) -> Tensor:
 
 
 def outline_weights(vae: Vae) -> dict[str, Weight]:
-    """The weights of both networks."""
+    """Return the weights of both networks."""
     return weights_of(
         lambda layers, x: vae.decode(layers, vae.encode(layers, layers.flat(x))[0]), vae.preparation.seen_shape
     )

@@ -1,12 +1,12 @@
-"""Lower bounds on epsilon, the limits of a mechanism's privacy, from the success of an attack.
+"""Lower bounds on epsilon, the privacy parameter of a mechanism, from the success of an attack.
 
 An independent fair coin decides for each canary whether it is in the training data, and an attack ranks the canaries or
-guesses their membership. A bound exceeds the true epsilon in at most a share `level` of audits. Records are neighbours
-by addition and removal, as in DP-SGD with Poisson sampling.
+guesses their membership. A bound exceeds the true epsilon in at most a fraction `level` of audits. Neighbouring data
+sets differ by adding or removing one record, as in DP-SGD with Poisson sampling.
 
-Selecting the threshold with the largest bound would increase this error. Therefore the number of guesses is fixed in
-advance, `guess_counts` divide the level among a few numbers, or the bets of `betting_bound` are valid for all
-thresholds together.
+Selecting the threshold with the largest bound would increase this error rate. There are three remedies: the number of
+guesses is fixed in advance, the level is divided among a few numbers (`guess_counts`), or the bound is valid for all
+thresholds at once (`betting_bound`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tasks.numerics.statistics import proportion_at_least
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-TOLERANCE = 1e-7  # of epsilon
-LARGEST = 64.0  # largest epsilon of a search: no count distinguishes a probability of e^-64 from 0
+TOLERANCE = 1e-7  # absolute error of epsilon
+LARGEST = 64.0  # largest epsilon searched; no count distinguishes a probability of e^-64 from 0
 FEWEST_GUESSES = 8
 
 
 def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, correct: int) -> float:
-    """Return an upper limit of the probability of `correct` right guesses in one (epsilon, delta)-private training.
+    """Return an upper bound on the probability of `correct` right guesses in one (epsilon, delta)-private training.
 
     beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with beta = P[B >= v] and B ~ Binomial(guesses, q), q = e^epsilon
     / (1 + e^epsilon). Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run".
     """
     from scipy import special
 
-    at_least = special.bdtrc(np.arange(correct - 1, -2, -1), guesses, special.expit(epsilon))  # of v, v - 1, ..., 0
+    at_least = special.bdtrc(np.arange(correct - 1, -2, -1), guesses, special.expit(epsilon))  # for v, v - 1, ..., 0
     beta = float(at_least[0])
     if not correct:
         return beta
@@ -43,15 +43,15 @@ def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, c
 
 
 def one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """Bound epsilon from below by the correct guesses about one training; `guesses` is fixed beforehand."""
+    """Bound epsilon from below by the correct guesses about one training. `guesses` must be fixed beforehand."""
     return largest_rejected(lambda epsilon: one_run_p_value(epsilon, delta, canaries, guesses, correct) <= level)
 
 
 def gaussian_one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """Bound epsilon against the stronger claim that the training is as private as the Gaussian mechanism.
+    """Bound epsilon against the stronger claim that the training is as private as a Gaussian mechanism.
 
-    Epsilon at `delta` of the most private Gaussian mechanism that is not rejected. A mechanism that is not Gaussian may
-    exceed it and nevertheless be (epsilon, delta)-private.
+    This is the epsilon at `delta` of the most private Gaussian mechanism that is not rejected. A mechanism that is not
+    Gaussian may exceed it and still be (epsilon, delta)-private.
     """
     return largest_rejected(
         lambda epsilon: gaussian_excess(gaussian_mu(epsilon, delta), canaries, guesses, correct, level) > 0
@@ -59,11 +59,11 @@ def gaussian_one_run_bound(delta: float, canaries: int, guesses: int, correct: i
 
 
 def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """Return the excess of correct guesses over the limit of mu-Gaussian privacy, which is rejected if it is above 0.
+    """Return by how much the correct guesses exceed the limit of mu-Gaussian privacy, which is rejected above 0.
 
     If at least v correct guesses had a probability above `level`, the probabilities of all results would sum to more
-    than 1. Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run",
-    audit_rh_with_cap, with the blow-up function Phi(Phi^-1(x) - mu).
+    than 1. Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run", audit_rh_with_cap, with
+    the blow-up function Phi(Phi^-1(x) - mu).
     """
     from scipy.special import ndtr, ndtri
 
@@ -72,7 +72,7 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
     for remaining in range(correct - 1, -1, -1):
         next_incorrect_mass = max(incorrect_mass, float(ndtr(ndtri(correct_mass) - mu)))
         if next_incorrect_mass == incorrect_mass:
-            break  # neither value changes further
+            break  # neither value changes any more
         correct_mass = min(
             1.0, correct_mass + remaining / (guesses - remaining) * (next_incorrect_mass - incorrect_mass)
         )
@@ -81,22 +81,22 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
 
 
 def betting_bound(inside: Mask, delta: float, level: float) -> float:
-    """Bound epsilon by betting down a ranking; `inside` is the membership of each canary, likeliest first."""
+    """Bound epsilon by betting down a ranking. `inside` is the membership of each canary, likeliest first."""
     return largest_rejected(lambda epsilon: betting_p_value(epsilon, inside, delta) <= level)
 
 
 def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
-    """Return an upper limit of the probability of this gain from bets in one (epsilon, delta)-private training.
+    """Return an upper bound on the probability of this gain from bets in one (epsilon, delta)-private training.
 
     Given the earlier canaries, each canary is in with a probability of at most q = e^epsilon / (1 + e^epsilon). A
     bettor who stakes the share c on "in" multiplies the stake by 1 - c + c / q after a hit and by 1 - c after a miss,
-    with an expected gain of 0. The wealth with c uniform in (0, 1), which is the mean over all theta = q + c (1 - q) of
-    (theta / q)^hits ((1 - theta) / (1 - q))^misses, reaches w at any time with a probability of at most 1 / w (Ville
-    1939). It decreases with epsilon, so that the rejected values are an interval from 0.
+    with an expected gain of 0. The wealth with c uniform in (0, 1) is the mean, over all theta = q + c (1 - q), of
+    (theta / q)^hits ((1 - theta) / (1 - q))^misses. The probability that it ever reaches w is at most 1 / w (Ville
+    1939). It decreases with epsilon, so the rejected values form an interval from 0.
 
     With delta, the probability may exceed q. The expected sum of the excess over canaries is at most m delta / (2 (1 +
     e^epsilon)). The excess of one canary is (a - e^epsilon b)+ / ((a + b) (1 + e^epsilon)), where a and b are the
-    probabilities of the output with and without it, given the earlier coins; the output has the weight (a + b) / 2; and
+    probabilities of the output with and without it, given the earlier coins. The output has the weight (a + b) / 2, and
     (a - e^epsilon b)+ sums to at most delta, for any number of given coins (Jensen). Therefore m delta / 4 is added to
     the p-value.
     """
@@ -121,7 +121,10 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
 
 
 def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, level: float) -> float:
-    """Return the largest `bound` of the first canaries of a ranking, at a level divided among `guess_counts`."""
+    """Return the largest `bound` computed from the first canaries of a ranking.
+
+    The level is divided among `guess_counts`.
+    """
     counts = guess_counts(len(inside))
     bounds = []
     for count in counts:
@@ -130,20 +133,20 @@ def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, lev
 
 
 Calls = tuple[int, int]  # positive runs, all runs
-Rate = Calls | float  # or the probability of a positive run, if known
+Rate = Calls | float  # alternatively, the probability of a positive run, if known
 
 
 def many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
-    """Bound epsilon by independent runs: the positive runs with the record, and those without it.
+    """Bound epsilon from independent runs: the positive runs with the record, and those without it.
 
-    Clopper and Pearson's limits, each at half the level, or at the full level for the power if the false positive rate
-    is known. Jagielski, Ullman & Oprea 2020, section 4.
+    Uses Clopper and Pearson's limits, each at half the level, or the limit of the power at the full level if the false
+    positive rate is known. Jagielski, Ullman & Oprea 2020, section 4.
     """
     return least_epsilon(*_limits(power, false, level), delta)
 
 
 def gaussian_many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
-    """Bound epsilon if the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
+    """Bound epsilon assuming that the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
     from scipy.special import ndtri
 
     surely, at_most = _limits(power, false, level)
@@ -159,10 +162,10 @@ MANY_RUNS: Mapping[str, Callable[[Calls, Rate, float, float], float]] = {
 def bound_by_scores(
     bound: Callable[[Calls, Rate, float, float], float], inside: Array, outside: Array, delta: float, level: float
 ) -> float:
-    """Return the `bound` from the scores of runs with and without the record, which are higher with it.
+    """Return the `bound` from the scores of runs with and without the record, where scores are higher with it.
 
-    The first half of each determines the threshold for positive runs, and the second half is counted, so that the
-    choice costs only the first half. Runs at the same position of both arrays may share random numbers.
+    The first half of each array determines the threshold for positive runs, and only the second half is counted, so
+    choosing the threshold costs only the first half. Runs at the same position in both arrays may share random numbers.
     """
     (first_in, in_rest), (first_out, out_rest) = _halves(inside), _halves(outside)
     if not len(first_in) or not len(first_out):
@@ -197,9 +200,9 @@ def _limits(power: Calls, false: Rate, level: float) -> tuple[float, float]:
 
 
 def least_epsilon(power: float, level: float, delta: float) -> float:
-    """Return the smallest epsilon for which a test of this false positive rate may have this power.
+    """Return the smallest epsilon for which a test with this false positive rate may have this power.
 
-    The inverse of `tasks.training.recipe.Privacy.power`: 0 if every epsilon allows it, infinite if none does.
+    This is the inverse of `tasks.training.recipe.Privacy.power`: 0 if every epsilon allows it, infinite if none does.
     """
     with_it = power - delta
     without = 1 - delta - level
@@ -215,7 +218,7 @@ def least_epsilon(power: float, level: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return delta at epsilon of the Gaussian mechanism whose means differ by mu standard deviations.
+    """Return the delta at epsilon of the Gaussian mechanism whose means differ by mu standard deviations.
 
     Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu). Balle & Wang 2018, theorem 8.
     """
@@ -234,12 +237,15 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu with which the Gaussian mechanism is (epsilon, delta)-private."""
+    """Return the largest mu for which the Gaussian mechanism is (epsilon, delta)-private."""
     return largest_rejected(lambda mu: gaussian_delta(mu, epsilon) <= delta)
 
 
 def largest_rejected(is_rejected: Callable[[float], bool]) -> float:
-    """Return the end of the rejected interval from 0, to TOLERANCE from below; 0 if 0 is not rejected."""
+    """Return the upper end of the interval of rejected values, which starts at 0, to within TOLERANCE from below.
+
+    Returns 0 if 0 is not rejected.
+    """
     if not is_rejected(0.0):
         return 0.0
     low, high = 0.0, 1.0

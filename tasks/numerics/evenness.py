@@ -1,7 +1,7 @@
-"""Exact tests of whether codes are uniform over their alphabets, like random ids and unlike growing numbers.
+"""Exact tests of whether codes are uniform over their alphabets, like random ids and unlike increasing numbers.
 
-Codes are tested by position, over all characters, against the previous code, and as integers by their remainders. Each
-statistic is compared with the same number of random codes.
+Codes are tested position by position, over all characters, against the previous code, and, as integers, by their
+remainders. Each statistic is compared with that of the same number of random codes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-MODULI = (7, 9, 11, 97)  # of common check digits, in addition to Luhn's
+MODULI = (7, 9, 11, 97)  # moduli of common check digits, in addition to Luhn's
 SIMULATIONS = 4999
-Codes = NDArray[np.int64]  # (codes, characters), the position of each character in its alphabet
+Codes = NDArray[np.int64]  # (codes, characters): the position of each character in its alphabet
 
 
 def evenness_p_values(texts: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
-    """Return the exact p-value of each statistic of `_unevenness`: under the null, the draws are exchangeable."""
+    """Return the exact p-value of each statistic of `_unevenness`.
+
+    The p-values are exact because the draws are exchangeable under the null hypothesis.
+    """
     sizes = np.array([len(alphabet) for alphabet in alphabets])
     codes = np.array(
         [[alphabet.index(character) for character, alphabet in zip(text, alphabets, strict=True)] for text in texts]
@@ -30,7 +33,7 @@ def evenness_p_values(texts: Sequence[str], alphabets: Sequence[str], chance: np
 
 
 def _unevenness(codes: Codes, sizes: NDArray[np.int64]) -> Iterator[float]:
-    """Yield statistics that are large for uneven codes: by position, overall, of neighbours, and of remainders."""
+    """Yield statistics that are large for uneven codes: by position, overall, of neighbours and of remainders."""
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     counts = np.bincount((codes + offsets).ravel(), minlength=int(sizes.sum()))
     expected = np.repeat(len(codes) / sizes, sizes)

@@ -1,8 +1,8 @@
-"""An exact test for each record of whether training on the record changes the models' scores for it.
+"""An exact test, for each record, of whether training on it changes the models' scores for it.
 
-Each record is in the training data of exactly half of the models, and the half is drawn uniformly from all halves. If a
-record has no influence on its scores, these do not depend on the half. The rank of its observed statistic among those
-of all halves is therefore a p-value, without a model of the scores.
+Each record is in the training data of exactly half of the models, and this half is drawn uniformly from all halves. If
+a record has no influence on its scores, they do not depend on the half. The rank of the observed statistic among those
+of all halves is therefore a p-value, without any model of the scores.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from tasks.numerics.t_test import t_rate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-MOST_HALVES = 20_000  # all halves are counted up to this number; 16 models have 12,870
-FEW = 9  # if at most this number of drawn sets reaches a record's sum, its p-value is computed from more sets
+MOST_HALVES = 20_000  # up to this number, all halves are enumerated; 16 models have 12,870
+FEW = 9  # if at most this many drawn sets reach a record's sum, its p-value is computed from more sets
 SPARE = 2  # factor on the number of sets that would suffice if none equalled the record's own set by chance
-AT_ONCE = 2**22  # sums in memory
-ROUNDING = 1e-9  # of the sum of absolute scores: smaller differences of sums are rounding errors
+AT_ONCE = 2**22  # sums in memory at a time
+ROUNDING = 1e-9  # relative to the sum of absolute scores; smaller differences of sums are rounding errors
 
 
 @dataclass(frozen=True)
 class Sets:
-    """The sets of models that an observed set is compared with: all sets, or a number of random ones."""
+    """The sets of models with which an observed set is compared: either all sets or a number of random ones."""
 
     has_all_sets: bool
     count: int
 
     @property
     def smallest_p_value(self) -> float:
-        """The smallest possible p-value; the observed set is one of all sets, or added to the drawn ones."""
+        """The smallest possible p-value.
+
+        The observed set is one of all sets, or is added to the drawn ones.
+        """
         return 1 / self.count if self.has_all_sets else 1 / (1 + self.count)
 
 
 def _choose_sets(models: int, members: int, draws: int) -> Sets:
-    """Return all sets of `members` models if there are at most 20,000 or at most `draws`; else random ones."""
+    """Return all sets of `members` models if there are at most 20,000 or at most `draws`, otherwise random ones."""
     sets = comb(models, members)
     if sets <= max(MOST_HALVES, draws):
         return Sets(True, sets)
@@ -50,20 +53,20 @@ def _choose_sets(models: int, members: int, draws: int) -> Sets:
 
 
 def enough_draws(level: float, tests: int) -> int:
-    """Return the number of random sets with which one record among `tests` can be detected at the adjusted level."""
+    """Return the number of random sets with which a single record among `tests` is detectable at the adjusted level."""
     return ceil(SPARE * tests / level)
 
 
 def randomisation_p_values(
     scores: Array, member: Mask, draws: int, seed: int, level: float | None = None, tests: int | None = None
 ) -> Array:
-    """Return the p-value (records,) of each record for higher scores of models that were trained on it.
+    """Return each record's p-value (records,) for higher scores from models that were trained on it.
 
     `scores` and `member` are (models, records). The statistic is the sum of the scores of the models that were trained
-    on the record. With k members among M models it is compared with that of all sets of k models, or of `draws` random
-    ones and itself (`_choose_sets`): p = share of sets whose sum is at least as large. One-sided, at least 1 / sets.
-    NaN if all models, or none, were trained on the record. Raises ValueError for scores that are not finite. Fisher
-    1935; Phipson & Smyth 2010 for the drawn sets.
+    on the record. With k members among M models, it is compared with that of all sets of k models, or of itself and
+    `draws` random sets (`_choose_sets`): p is the fraction of sets whose sum is at least as large. The test is
+    one-sided, and p is at least 1 / sets. It is NaN if all models, or none, were trained on the record. Raises
+    ValueError for scores that are not finite. Fisher 1935; Phipson & Smyth 2010 for drawn sets.
 
     With a `level`, records that at most FEW of the drawn sets reach are compared with `enough_draws` sets instead, so
     that a single one can be detected among `tests` (default: all tested records). Both p-values are valid, and so is
@@ -91,9 +94,9 @@ def randomisation_p_values(
 def reduced_p_values(
     scores: Array, member: Mask, p_values: Array, less: Array | float, draws: int, seed: int, level: float
 ) -> Array:
-    """Return p-values (records,) of effects of at most `less`; they are at least `p_values`, those of no effect.
+    """Return p-values (records,) for effects of at most `less`. They are at least `p_values`, those for no effect.
 
-    The scores of models trained on a record are reduced by `less`, a number or one for each record. Records whose
+    The scores of models trained on a record are reduced by `less`, which is one number or one per record. Records whose
     p-value is above the level are not tested again and get 1.
     """
     reduced = np.where(np.isnan(p_values), np.nan, 1.0)
@@ -114,7 +117,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
     p_values = np.full(records, np.nan)
     for count in np.unique(members):
         columns = np.flatnonzero(members == count)
-        # Centring shifts all sums equally and reduces rounding errors.
+        # Centring shifts all sums by the same amount and reduces rounding errors.
         centred_scores = scores[:, columns] - scores[:, columns].mean(axis=0)
         observed = (centred_scores * member[:, columns]).sum(axis=0)
         threshold = observed - ROUNDING * np.abs(centred_scores).sum(axis=0)
@@ -132,19 +135,22 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
 
 
 def smallest_p_value(models: int, draws: int) -> float:
-    """Return the smallest possible p-value of a record in half of the models."""
+    """Return the smallest possible p-value of a record that half of the models were trained on."""
     return _choose_sets(models, models // 2, draws).smallest_p_value
 
 
 def smallest_p_value_among(models: int, draws: int, level: float, tests: int) -> float:
-    """Return the smallest possible p-value of a record in half of the models, if more sets are drawn for `tests`."""
+    """Return the smallest possible p-value of a record that half of the models were trained on.
+
+    More sets are drawn if `tests` requires it.
+    """
     return smallest_p_value(models, max(draws, enough_draws(level, tests)))
 
 
 def detection_rate(effect: float, models: int, draws: int, level: float, tests: int) -> float:
-    """Return the share of audits that detect one record among `tests`, with an effect in standard deviations.
+    """Return the fraction of audits that detect one record among `tests`, with an effect in standard deviations.
 
-    The exact test has the power of a t-test for normal scores, and a power of 0 if its smallest p-value is too large.
+    The exact test has the power of a t-test for normal scores, and no power if its smallest p-value is too large.
     """
     if smallest_p_value_among(models, draws, level, tests) * tests > level:
         return 0.0
@@ -153,7 +159,10 @@ def detection_rate(effect: float, models: int, draws: int, level: float, tests: 
 
 
 def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Iterator[Array]:
-    """Yield sets of `count` models as rows of zeros and ones, (sets, models), in batches; 0 draws: all sets."""
+    """Yield sets of `count` models as rows of zeros and ones, (sets, models), in batches.
+
+    If `draws` is 0, all sets are yielded.
+    """
     if draws:
         stream = seeds.generator(seed, "sets of models", count)
         first = (np.arange(models) < count).astype(np.float64)

@@ -1,11 +1,11 @@
-"""The three matrix products of a dense layer, each by the fastest library that is exact on this device.
+"""The three matrix products of a dense layer, each computed by the fastest library that is exact on this device.
 
-On a GPU the products of many models are one operation. On a CPU they are computed model by model, which is not slower
-and makes a model's bits independent of the number of models.
+On a GPU, the products of many models are a single operation. On a CPU, they are computed model by model, which is not
+slower and makes a model's bits independent of the number of models.
 
-For float32 on a CPU with AVX-512 the fastest library is oneDNN: torch's default, MKL, is limited to AVX2 on processors
-that are not Intel's and runs at half the rate there (103 against 239 GF/s on one Zen 5 core). The choice depends on the
-machine only, not on measured times, so the same machine always rounds in the same way.
+For float32 on a CPU with AVX-512, the fastest library is oneDNN. torch's default, MKL, is limited to AVX2 on non-Intel
+processors and runs at half the rate there (103 against 239 GF/s on one Zen 5 core). The choice depends only on the
+machine, not on measured times, so the same machine always rounds in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-# Below this number of rows, inputs or outputs, the setup of a oneDNN product costs more time than it saves.
+# Below this number of rows, inputs or outputs, setting up a oneDNN product takes more time than it saves.
 NARROW = 64
 
 
@@ -25,7 +25,7 @@ NARROW = 64
 class MatMul:
     """Products of rows (n, inputs), gradients (n, outputs) and a weight (outputs, inputs).
 
-    Products that are `stacked` take arguments of several models, (models, ...), in one operation.
+    `stacked` products take the arguments of several models, (models, ...), in a single operation.
     """
 
     name: str
@@ -36,14 +36,14 @@ class MatMul:
 
 
 def products(device: torch.device, dtype: torch.dtype) -> MatMul:
-    """Return the products for tensors of this kind, of several models if `stacked`."""
+    """Return the products for tensors with this device and dtype. If they are `stacked`, they take several models."""
     if device.type == "cpu":
         return single_products(device, dtype)
     return BATCHED
 
 
 def single_products(device: torch.device, dtype: torch.dtype) -> MatMul:
-    """Return the products for matrices of this kind, (n, inputs) and (outputs, inputs)."""
+    """Return the products for matrices (n, inputs) and (outputs, inputs) with this device and dtype."""
     if device.type == "cpu" and dtype == torch.float32 and onednn_is_faster():
         return ONEDNN
     return TORCH
@@ -51,7 +51,7 @@ def single_products(device: torch.device, dtype: torch.dtype) -> MatMul:
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether this processor has AVX-512, and this torch has oneDNN with the product that torch's compiler calls."""
+    """Return whether this CPU has AVX-512 and torch has oneDNN with the product that its compiler calls."""
     wide: bool = torch.backends.cpu.get_cpu_capability() == "AVX512"
     built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return wide and built and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -71,7 +71,7 @@ def _torch_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
 
 
 def _onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    # The fused ReLU of oneDNN turns NaN into 0, which would hide a failed training.
+    # oneDNN's fused ReLU turns NaN into 0, which would hide a failed training.
     sums = onednn(rows, weight, bias)
     return sums.relu_() if relu else sums
 
@@ -85,7 +85,7 @@ def _onednn_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
 
 
 def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """rows weight^T + bias"""
+    """Return rows weight^T + bias."""
     if min(rows.shape[0], weight.shape[0], rows.shape[1]) < NARROW:
         if bias is None:
             return torch.mm(rows, weight.t())

@@ -1,13 +1,14 @@
 """Exact nearest neighbours by Euclidean distance, in bounded memory.
 
-A float32 matrix product over all pairs yields candidates; its rounding errors are largest for nearly equal rows. The
-distances of candidates are therefore computed again as differences in float64, and a bound on the rounding errors of
-the product proves that no other point is among the nearest. If it does not (many points at one distance), more
-candidates are used, up to all points. The result equals a float64 search of all pairs, for every library.
+A float32 matrix product over all pairs yields candidates, but its rounding errors are largest for nearly equal rows.
+The distances of candidates are therefore recomputed as differences in float64, and a bound on the rounding errors of
+the product proves that no other point is among the nearest. If the bound does not suffice (many points at the same
+distance), more candidates are used, up to all points. The result equals a float64 search of all pairs, for every
+library.
 
-The bound: rows are moved by one centre and scaled by a power of two, which changes no neighbour. With u = 2^-24 and
-gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, for any order of
-summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1).
+The bound: rows are shifted by a common centre and scaled by a power of two, which does not change any neighbour. With u
+= 2^-24 and gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, for any
+order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1).
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ Rows = NDArray[Any] | Tensor
 # Types that float32 represents without loss.
 EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 UNIT = 2.0**-24
-# Candidates beyond k: they suffice to prove nearly every query in one pass, also for noise; more if d widens the bound.
+# Candidates in addition to k. They suffice to prove nearly every query in one pass, even for noise. More are used if d
+# widens the bound.
 SPARE = 32
 COLUMNS_PER_SPARE = 128
 WIDER = 8  # factor on the number of candidates if there were too few
 GROUP = 16  # points represented by their smallest score
-FAISS_GPU_MOST = 2048  # maximum number of neighbours of a GPU index of faiss
-# A GPU uses faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
-# few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
+FAISS_GPU_MOST = 2048  # maximum number of neighbours of a faiss GPU index
+# A GPU uses faiss for the sizes at which its authors report a lead: 10,000 queries among at least 128,000 points, with
+# so few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
 FAISS_GPU_COLUMNS = 128
 FAISS_GPU_PAIRS = 10_000 * 128_000
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """For each query its k nearest points, nearest first: distances (q, k) float64 and rows (q, k) int64."""
+    """Each query's k nearest points, nearest first: distances (q, k) float64 and rows (q, k) int64."""
 
     distances: NDArray[np.float64]
     rows: NDArray[np.int64]
@@ -59,12 +61,12 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The amounts computed at once. A CPU's tile of scores fits into its cache."""
+    """The amounts that are computed at a time. On a CPU, a tile of scores fits into the cache."""
 
     queries: int  # bytes of queries and candidates that are compared with all points at a time
-    points: int  # bytes of points moved at one time
+    points: int  # bytes of points shifted at a time
     most_points: int
-    scores: int  # scores at one time: queries x points
+    scores: int  # scores at a time: queries x points
     pairs: int  # bytes of float64 differences
 
 
@@ -74,21 +76,22 @@ CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=
 def nearest(
     queries: Rows, points: Rows, k: int, by: By = "auto", target_device: torch.device | None = None
 ) -> Neighbours:
-    """Return the k nearest of `points` (n, d) to each of `queries` (q, d), the lower row first among equal distances.
+    """Return the k nearest of `points` (n, d) to each of `queries` (q, d). If distances tie, the lower row comes first.
 
-    Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already. A
-    distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
-    near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and rows tied,
-    if these float64 numbers are equal. Neither the library nor the size of the tiles affects the result. A GPU sums in
-    another order than a CPU: its distances may differ within that error, and with them the order of such close rows.
+    Rows are float32, or of a type that float32 can hold without loss. They are arrays, or tensors that may already be
+    on a GPU. A distance is the square root of the float64 sum of squared differences, so a point's distance to itself
+    is 0 and near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and
+    rows tied, if these float64 numbers are equal. Neither the library nor the size of the tiles affects the result. A
+    GPU sums in a different order than a CPU, so its distances may differ within that error, and with them the order of
+    such close rows.
 
     `by` names the library for candidates; auto chooses as `library` does. The default `target_device` is that of the
-    points if they are a tensor, else a GPU if there is one. A CPU search uses one thread.
+    points if they are a tensor, otherwise a GPU if there is one. A CPU search uses one thread.
 
-    Memory in addition to the rows: `Sizes`, a copy of the points for faiss, and on a GPU if it fits; never q x n.
+    Memory in addition to the rows: `Sizes`, plus a copy of the points for faiss, and on a GPU if it fits; never q x n.
 
-    Raises ValueError for rows that are not finite, not (n, d) with one d, empty, or of a type that float32 would round,
-    and for k below 1 or above n. Raises ImportError if faiss is requested but not installed.
+    Raises ValueError for rows that are not finite, not (n, d) with the same d, empty, or of a type that float32 would
+    round, and for k below 1 or above n. Raises ImportError if faiss is requested but not installed.
     """
     query_rows = _as_rows("queries", queries)
     point_rows = _as_rows("points", points)
@@ -118,10 +121,10 @@ def nearest(
 
 
 def _as_rows(name: str, rows: Rows) -> Tensor:
-    """Return the rows as a tensor on their device, without a copy. Raises ValueError for invalid rows."""
+    """Return the rows as a tensor on their device, without copying. Raises ValueError for invalid rows."""
     if isinstance(rows, np.ndarray) and np.can_cast(rows.dtype, np.float32) and rows.dtype != np.bool_:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*not writable")  # nothing here writes
+            warnings.filterwarnings("ignore", message=".*not writable")  # nothing here writes to it
             rows = torch.from_numpy(np.ascontiguousarray(rows))
     if not isinstance(rows, Tensor) or rows.dtype not in EXACT:
         raise ValueError(f"{name} are of type {rows.dtype}; give float32, or a type that it holds without loss")
@@ -134,8 +137,9 @@ def _as_rows(name: str, rows: Rows) -> Tensor:
 def library(by: By, target_device: torch.device, pairs: int, columns: int, candidate_count: int) -> Candidates:
     """Choose the library for this number of candidates, pairs of rows and columns.
 
-    auto on a CPU: torch if it multiplies with oneDNN (twice the speed of faiss on one core with AVX-512), else faiss if
-    it is installed; on a GPU: faiss for the sizes above if its GPU build is installed, else torch.
+    On a CPU, auto chooses torch if it multiplies with oneDNN (twice the speed of faiss on one core with AVX-512),
+    otherwise faiss if it is installed. On a GPU, it chooses faiss for the sizes above if its GPU build is installed,
+    otherwise torch.
     """
     if by == "auto" and target_device.type == "cpu":
         by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
@@ -148,7 +152,7 @@ def library(by: By, target_device: torch.device, pairs: int, columns: int, candi
 
 
 def faiss_gpus() -> int | None:
-    """Return the number of GPUs of faiss: 0 for its CPU build, None if it is not installed."""
+    """Return the number of GPUs that faiss can use: 0 for its CPU build, None if it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -157,7 +161,7 @@ def faiss_gpus() -> int | None:
 
 
 def _sizes_on_gpu(target_device: torch.device) -> Sizes:
-    """Return shares of the free memory: a quarter for queries, and at most a sixteenth for each other part.
+    """Return sizes as fractions of the free memory: a quarter for queries, and at most a sixteenth for each other part.
 
     The points stay on the GPU too if they fit into a quarter.
     """
@@ -169,7 +173,7 @@ def _sizes_on_gpu(target_device: torch.device) -> Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The coordinates in which candidates are scored: relative to a centre of the points, scaled to about 1 at most."""
+    """The coordinates in which candidates are scored: relative to a centre of the points, scaled to at most about 1."""
 
     centre: Tensor  # (d,) float32, scaled
     scale: float  # a power of two
@@ -178,13 +182,13 @@ class Frame:
     def centre_on(cls, queries: Tensor, points: Tensor, target_device: torch.device) -> Frame:
         """Return a frame at the centre of a sample of points. Raises ValueError for rows that are not finite."""
         largest = max(_largest_of("queries", queries), _largest_of("points", points))
-        # One additional step of the exponent, since a difference of two numbers below 1 is below 2.
+        # The exponent is one larger, since the difference of two numbers below 1 is below 2.
         scale = 2.0 ** -(np.frexp(largest)[1] + 1) if largest else 1.0
         sample = points[:: -(-len(points) // 1024)]  # any centre is valid
         return cls((sample.to(target_device, torch.float64).mean(0) * scale).float(), float(scale))
 
     def transform(self, rows: Tensor, destination: Tensor | None = None) -> Tensor:
-        """Convert rows to float32 in this frame, with one rounding per coordinate, into `destination` if set."""
+        """Convert rows to float32 in this frame, with one rounding per coordinate, into `destination` if given."""
         rows = rows.to(self.centre.device, torch.float32)
         return torch.mul(rows, self.scale, out=destination).sub_(self.centre)
 
@@ -200,9 +204,10 @@ def _largest_of(name: str, rows: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """Candidates of some queries: every point that is left out has at least the last score.
+    """Candidates for some queries. Every point that is left out has at least the last score.
 
-    Scores (q, m) rise, and each is within `error` (q,) of a quantity that orders the points as their distances do.
+    Scores (q, m) are ascending, and each is within `error` (q,) of a quantity that orders the points as their distances
+    do.
     """
 
     scores: Tensor
@@ -212,7 +217,7 @@ class Shortlist:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The data of one call."""
+    """The data of one call to `nearest`."""
 
     queries: Tensor  # (q, d), on their original device
     points: Tensor  # (n, d)
@@ -221,7 +226,7 @@ class Search:
     sizes: Sizes
 
     def fill(self, answer: Neighbours, indices_of_queries: Tensor, m: int, candidates: Candidates) -> None:
-        """Write the neighbours of those queries into the answer, beginning with m candidates each."""
+        """Write the neighbours of these queries into the answer, starting with m candidates each."""
         unsettled_parts = []
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
@@ -241,10 +246,10 @@ class Search:
             self.fill(answer, unsettled, min(WIDER * m, len(self.points)), _torch_finder)
 
     def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
-        """Return the mask of the queries (q,) whose nearest points are among their candidates, and these points.
+        """Return a mask of the queries (q,) whose nearest points are provably among their candidates, and these points.
 
-        The k best by score are at most the error further than their scores, and no omitted point is nearer than the
-        last score minus the error.
+        The k best by score are at most the error further away than their scores, and no omitted point is nearer than
+        the last score minus the error.
         """
         scores, m = shortlist.scores.double(), shortlist.scores.shape[1]
         enough = scores[:, k - 1] + 2 * shortlist.error
@@ -264,14 +269,14 @@ class Search:
         return settled.cpu(), neighbours
 
     def exact_distances(self, queries: Tensor, batch: Tensor, near: Tensor) -> Tensor:
-        """Return the distances (s, c) from a batch of the queries (s,) to points (s, c), by differences in float64."""
+        """Return the distances (s, c) from a batch of queries (s,) to points (s, c), as float64 differences."""
         d = self.points.shape[1]
         points_device = self.points.device
         distances = torch.empty(near.shape, dtype=torch.float64, device=self.device)
         pair_limit = max(1, self.sizes.pairs // (8 * d))
         block_columns = min(near.shape[1], pair_limit)
         block_rows = min(len(batch), max(1, pair_limit // block_columns))
-        # Reused for every block: allocating memory costs a CPU more time than the arithmetic.
+        # Reused for every block, since allocating memory takes a CPU longer than the arithmetic.
         ends = torch.empty(block_rows * block_columns, d, dtype=self.points.dtype, device=points_device)
         differences = torch.empty(block_rows * block_columns, d, dtype=torch.float64, device=self.device)
         for first_row in range(0, len(batch), block_rows):
@@ -287,7 +292,7 @@ class Search:
         return distances
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield the points in the frame, a tile at a time, with its first row; tiles share memory."""
+        """Yield the points in the frame, one tile at a time, with the tile's first row. Tiles share memory."""
         d = self.points.shape[1]
         rows_per_tile = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
         tile = torch.empty(rows_per_tile, d, device=self.device)
@@ -300,7 +305,7 @@ Candidates = Callable[[Search, int], Find]
 
 
 def norms(rows: Tensor) -> Tensor:
-    """Return the lengths of rows in float64, in parts whose float64 copy fits into a CPU's cache."""
+    """Return the norms of rows in float64, computed in parts whose float64 copy fits into a CPU's cache."""
     if rows.device.type == "cpu":
         several = max(1, 2**17 // rows.shape[1])
     else:
@@ -310,17 +315,23 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def gamma(d: int) -> float:
-    """Return the error bound of a float32 sum of d products, relative to |x| |y|; infinite outside its valid range."""
+    """Return the error bound of a float32 sum of d products, relative to |x| |y|.
+
+    It is infinite outside its valid range.
+    """
     return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
 
 
 def _below_rounding(d: int, query_norms: Tensor) -> Tensor:
-    """Bound the error in a score from float64 rounding and from numbers too small for float32."""
+    """Bound the error of a score that is due to float64 rounding and to numbers too small for float32."""
     return d * (2.0**-50 * query_norms**2 + 2.0**-100)
 
 
 def _torch_finder(search: Search, m: int) -> Find:
-    """Score points y by |y|^2 / 2 - x.y, which orders them as their distances |x - y| do, one tile at a time."""
+    """Score points y by |y|^2 / 2 - x.y, one tile at a time.
+
+    This orders the points in the same way as their distances |x - y|.
+    """
     affine = single_products(search.device, torch.float32).affine
 
     def find(queries: Tensor) -> Shortlist:
@@ -342,7 +353,7 @@ def _torch_finder(search: Search, m: int) -> Find:
                 best.take(batch, affine(opposite[batch], tile, half, False), first)
         query_norms = norms(queries)
         d = queries.shape[1]
-        # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
+        # Rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
         error = (gamma(d) + 8 * UNIT) * query_norms * widest + 8 * UNIT * widest**2 + _below_rounding(d, query_norms)
         return Shortlist(*best.sort(), error)
 
@@ -351,7 +362,7 @@ def _torch_finder(search: Search, m: int) -> Find:
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The smallest scores so far and their rows (q, m), in no order, and the largest of them (q,)."""
+    """The smallest scores so far and their rows, (q, m), unordered, and the largest of these scores (q,)."""
 
     scores: Tensor
     rows: Tensor
@@ -363,10 +374,10 @@ class Best:
         return cls(infinite, torch.zeros((queries, m), dtype=torch.int64, device=target_device), infinite[:, 0].clone())
 
     def take(self, batch: slice, scores: Tensor, first: int) -> None:
-        """Merge the scores (s, t) of some queries with the points starting with row `first`.
+        """Merge the scores (s, t) of some queries with the points that start at row `first`.
 
-        Every score below the worst is in a group whose smallest is below the worst, and the m smallest scores are in
-        the m groups with the smallest minima; only these groups are searched.
+        Every score below the worst is in a group whose smallest score is below the worst, and the m smallest scores are
+        in the m groups with the smallest minima. Only these groups are searched.
         """
         m, (count, t) = self.scores.shape[1], scores.shape
         grouped = scores.view(count, GROUP, t // GROUP)
@@ -389,15 +400,18 @@ class Best:
 
 
 def smallest(values: Tensor, count: int) -> Tensor:
-    """Return the positions (q, count) of the smallest values of each row, unordered."""
+    """Return the positions (q, count) of the smallest values in each row, unordered."""
     if values.device.type != "cpu":
         return values.topk(count, largest=False, sorted=False).indices
-    # NumPy partitions with vector instructions: 2 to 8 times as fast as topk.
+    # NumPy partitions with vector instructions, 2 to 8 times as fast as topk.
     return torch.from_numpy(np.argpartition(values.numpy(), count - 1, axis=1)[:, :count])
 
 
 def _faiss_finder(search: Search, m: int) -> Find:
-    """Score points by |x|^2 + |y|^2 - 2 x.y, on the GPU if the search is on one that faiss supports."""
+    """Score points by |x|^2 + |y|^2 - 2 x.y.
+
+    This runs on the GPU if the search is on one that faiss supports.
+    """
     import faiss
 
     on_gpu = search.device.type == "cuda" and bool(faiss_gpus())

@@ -1,9 +1,9 @@
-"""The lower bound on epsilon that decides: bets on a ranking and guesses about one run, which share the level.
+"""The decisive lower bound on epsilon: bets on a ranking and guesses about one run, which share the level.
 
-Bets are valid at every threshold at once, but an (epsilon, delta)-private training costs them m delta / 4 of the level.
-If that reaches the level, they reject nothing, even for a training that reveals every coin. Many guesses lose less to
-delta than few, so they take a share of the level if delta matters. The shares follow from the number
-of canaries and delta alone, so that the bound exceeds the true epsilon in at most a share `level` of audits.
+Bets are valid at every threshold at once, but delta costs them m delta / 4 of the level. If this cost reaches the
+level, they reject nothing, even for a training that reveals every coin. Many guesses lose less to delta than few, so
+guesses get a share of the level if delta matters. The shares depend only on the number of canaries and delta, so the
+bound exceeds the true epsilon in at most a fraction `level` of audits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tasks.numerics.epsilon import (
 BETS = "bets"
 GUESSES = "one run"
 BETS_OR_GUESSES = "bets or guesses"
-NOTICED = 0.1  # share of the level that delta may cost the bets before guesses take a part of it
+NOTICED = 0.1  # share of the level that delta may cost the bets before guesses get part of it
 
 
 @dataclass(frozen=True)
 class LevelShares:
-    """The parts of the level that bets and guesses may use; `counts` are the numbers of canaries guessed from each end.
+    """How the level is divided between bets and guesses. `counts` are the numbers of canaries guessed from each end.
 
-    The level of the guesses is shared equally among the counts.
+    The level of the guesses is divided equally among the counts.
     """
 
     bets: float
@@ -44,9 +44,10 @@ class LevelShares:
 
 
 def share_level(canaries: int, delta: float, level: float) -> LevelShares:
-    """Divide the level: all for the bets if delta costs them little, otherwise half each for bets and guesses.
+    """Divide the level between bets and guesses.
 
-    Bets that cannot reject at half the level leave it to the guesses.
+    Bets get all of it if delta costs them little; otherwise both get half. If bets could not reject at half the level,
+    guesses get all of it.
     """
     cost = canaries * delta / 4
     if cost <= NOTICED * level:
@@ -57,15 +58,15 @@ def share_level(canaries: int, delta: float, level: float) -> LevelShares:
 
 
 def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...]:
-    """Return numbers of canaries guessed from each end: half, a quarter, and so on, while every count can reject.
+    """Return the numbers of canaries guessed from each end: half, a quarter, and so on, while every count can reject.
 
-    A small number of guesses can be correct through delta alone, and would only use up level.
+    A small number of guesses can all be correct through delta alone, so testing it would only use up level.
     """
     counts: list[int] = []
     count = canaries // 2
     while 2 * count >= FEWEST_GUESSES:
         share = level / (len(counts) + 1)
-        # The fewest guesses lose most to delta, so the last count is the one that limits the list.
+        # The fewest guesses lose most to delta, so the last count limits the list.
         if one_run_p_value(0.0, delta, canaries, 2 * count, 2 * count) > share:
             break
         counts.append(count)
@@ -74,10 +75,11 @@ def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...
 
 
 def decisive_p_value(epsilon: float, inside: Mask, delta: float, level: float) -> float:
-    """Return an upper limit of the probability of a ranking in one (epsilon, delta)-private training.
+    """Return an upper bound on the probability of a ranking in one (epsilon, delta)-private training.
 
-    min over tests of p * level / share of the level, a weighted Bonferroni correction. It is at most `level` exactly
-    if one of the tests rejects at its share. `inside` is the membership of each canary, likeliest first.
+    It is the minimum, over tests, of p * level / share of the level: a weighted Bonferroni correction. It is at most
+    `level` exactly if one of the tests rejects at its share. `inside` is the membership of each canary, likeliest
+    first.
     """
     shares = share_level(len(inside), delta, level)
     p_values = [1.0]
@@ -90,11 +92,10 @@ def decisive_p_value(epsilon: float, inside: Mask, delta: float, level: float) -
 
 
 def correct_guesses(inside: Mask, counts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Return the number of correct guesses and of all guesses for each count.
+    """Yield, for each count, the number of correct guesses and the number of all guesses.
 
-    The first `count` canaries are guessed to be in the training data, and the last `count` to be out.
-
-    Steinke, Nasr & Jagielski 2023, algorithm 1 with k+ = k-.
+    The first `count` canaries are guessed to be in the training data, and the last `count` to be out of it. Steinke,
+    Nasr & Jagielski 2023, algorithm 1 with k+ = k-.
     """
     for count in counts:
         correct = int(inside[:count].sum()) + int((~inside[len(inside) - count :]).sum())
@@ -107,15 +108,15 @@ def decisive_bound(inside: Mask, delta: float, level: float) -> float:
 
 
 def attainable_bound(canaries: int, delta: float, level: float) -> float:
-    """Return the bound if a training reveals every coin, and half of the canaries are in."""
+    """Return the bound for a training that reveals every coin, with half of the canaries in."""
     inside = np.arange(canaries) < canaries // 2
     return decisive_bound(inside, delta, level)
 
 
 def one_run_bounds(inside: Mask, delta: float, level: float) -> dict[str, float]:
-    """Return the bounds by one run, each of which is valid at the level. The first one decides.
+    """Return the bounds from one run, each of which is valid at the level. The first one is decisive.
 
-    The first bound is that of the bets if they have the whole level, else `decisive_bound`.
+    It is the bound of the bets if they have the whole level, otherwise `decisive_bound`.
     """
     shares = share_level(len(inside), delta, level)
     bounds = {}

@@ -1,4 +1,4 @@
-"""Ranks of scores: areas under curves, p-values, exposures, and false discovery control."""
+"""Ranks of scores: areas under curves, p-values, exposures and false discovery control."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Array = NDArray[np.float64]
 
 
 def area_under_curve(positive: Array, negative: Array) -> float:
-    """Return P[a value of `positive` is above one of `negative`], with ties counted half: the area under the ROC curve.
+    """Return P[a value of `positive` is above one of `negative`], counting ties half: the area under the ROC curve.
 
-    Mann & Whitney's U as a share of all pairs. Neither sample may be empty.
+    This is Mann & Whitney's U as a fraction of all pairs. Neither sample may be empty.
     """
     ordered = np.sort(positive)
     below = np.searchsorted(ordered, negative, side="left")
@@ -22,7 +22,10 @@ def area_under_curve(positive: Array, negative: Array) -> float:
 
 
 def check_finite(scores: Array, label: str) -> None:
-    """Raise ValueError if any score is NaN or infinite: comparisons with it would count as the strongest evidence."""
+    """Raise ValueError if any score is NaN or infinite.
+
+    Comparisons with such a score would count as the strongest evidence.
+    """
     invalid_count = int(np.count_nonzero(~np.isfinite(scores)))
     if invalid_count:
         raise ValueError(
@@ -31,11 +34,10 @@ def check_finite(scores: Array, label: str) -> None:
 
 
 def rank_p_value(scores: Array) -> float:
-    """Return the share of scores (members,) that are at least the first one, which counts itself.
+    """Return the fraction of scores (members,) that are at least the first one, which is itself counted.
 
-    Ties count as larger (the worst rank), so that the value is at least 1 / members. Raises ValueError for NaN.
-
-    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
+    Ties count as larger (the worst rank), so the value is at least 1 / members. Raises ValueError for NaN. This is the
+    p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
     """
     if np.isnan(scores).any():
         raise ValueError(f"{np.count_nonzero(np.isnan(scores))} of {len(scores)} scores are NaN, and have no rank")
@@ -43,9 +45,10 @@ def rank_p_value(scores: Array) -> float:
 
 
 def share_below(scores: Array) -> float:
-    """Return the share of members below the first score, which is a member; ties, including itself, count half.
+    """Return the fraction of members below the first score, which is itself a member.
 
-    This is the mid-rank: .5 on average if the first score has the distribution of the others, for any share of ties.
+    Ties, including the score itself, count half. This is the mid-rank. If the first score has the same distribution as
+    the others, it is 0.5 on average, however many ties there are.
     """
     lower = np.count_nonzero(scores < scores[0])
     equal = np.count_nonzero(scores == scores[0])
@@ -53,14 +56,14 @@ def share_below(scores: Array) -> float:
 
 
 def share_tied(scores: Array) -> Array:
-    """Return the share of pairs of equal scores, along the first axis: 0 if all differ, 1 if all are equal.
+    """Return the fraction of pairs with equal scores, along the first axis: 0 if all differ, 1 if all are equal.
 
-    `scores` has shape (members, ...) and the result has the remaining axes; NaN for fewer than two members.
+    `scores` has shape (members, ...), and the result has the remaining axes. It is NaN for fewer than two members.
     """
     members = len(scores)
     ordered = np.sort(scores.reshape(members, -1), axis=0)
     columns = ordered.shape[1]
-    # Equal scores have one number; the numbers of a column are between `members` times its index and the next one's.
+    # Equal scores get the same number; a column's numbers start at its index times `members`.
     numbers = np.zeros(ordered.shape, dtype=np.int64)
     numbers[1:] = np.cumsum(ordered[1:] != ordered[:-1], axis=0)
     numbers += members * np.arange(columns)
@@ -72,10 +75,11 @@ def share_tied(scores: Array) -> Array:
 
 
 def item_ties(scores: Array) -> Array:
-    """Return the share of pairs of equal scores for each item, (items,), of scores (models, items); NaN equals nothing.
+    """Return the fraction of pairs with equal scores for each item, (items,), given scores (models, items).
 
-    The larger of two: the share of pairs of models that are equal for the item, and the mean over models of the share
-    of pairs of items that are equal for one model. A constant output makes the second large even if models differ.
+    It is the larger of two fractions: that of pairs of models that are equal for the item, and the mean over models of
+    that of pairs of items that are equal for one model. A constant output makes the second large even if models differ.
+    NaN equals nothing.
     """
     models, items = scores.shape
     within = float(np.mean(share_tied(scores.T))) if items > 1 else 0.0
@@ -85,21 +89,22 @@ def item_ties(scores: Array) -> Array:
 
 
 def exposure(p_value: float) -> float:
-    """Return log2 |R| - log2 rank, in bits: the reduction of a search among |R| candidates.
+    """Return log2 |R| - log2 rank, in bits: by how much a search among |R| candidates is reduced.
 
-    The rank over |R| is the p-value; 0 bits for the last rank, log2 |R| for the first (22.1 among 4,457,400 glyphs).
-    Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural Networks",
-    section 4, the definition of exposure.
+    The rank divided by |R| is the p-value. The result is 0 bits for the last rank and log2 |R| for the first (22.1
+    among 4,457,400 glyphs). Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in
+    Neural Networks", section 4, the definition of exposure.
     """
     return -math.log2(p_value)
 
 
 def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Array:
-    """Return Benjamini-Hochberg adjusted p-values, in the given order; NaN (no test) is kept and not counted.
+    """Return Benjamini-Hochberg adjusted p-values, in the given order. NaN (no test) is kept and not counted.
 
-    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in ascending order: rejecting those at
-    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values with arbitrary
-    dependence they are larger by the factor 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
+    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in ascending order. Rejecting those
+    that are at most q keeps the expected fraction of false rejections at q. Benjamini & Hochberg 1995. For p-values
+    with arbitrary dependence, they are larger by the factor 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem
+    1.3.
     """
     values = np.asarray(p_values, dtype=np.float64)
     tested = ~np.isnan(values)

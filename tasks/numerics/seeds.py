@@ -2,7 +2,7 @@
 
     generator(seed, "batch order", epoch) and generator(seed, "initial weights")
 
-are independent and reproducible: the numbers of a stream do not depend on the use of other streams.
+are independent and reproducible: the numbers in a stream do not depend on how other streams are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """Return a seed in [0, 2^63) for the stream `names` of `seed`, by SHA-256 of the unambiguous path."""
+    """Return a seed in [0, 2^63) for the stream `names` of `seed`: the SHA-256 of the unambiguous path."""
     path = "\x1f".join([str(int(seed)), *(f"{type(name).__name__}:{name}" for name in names)])
     return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8], "little") >> 1
 
@@ -31,9 +31,9 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
 
 @contextmanager
 def drawn_from(seed: int, *stream: str | int, device: torch.device) -> Iterator[None]:
-    """Draw torch's random numbers, such as initial weights and dropout, from this stream inside the block.
+    """Inside the block, draw torch's random numbers, such as initial weights and dropout, from this stream.
 
-    Restores torch's random state afterwards.
+    torch's random state is restored afterwards.
     """
     import torch
 

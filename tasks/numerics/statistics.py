@@ -1,7 +1,7 @@
 """Means, proportions, correlations and tests.
 
-Each function documents its result for too few data. Values that are not finite raise an error, so that a failed
-computation does not disappear in a mean.
+Each function documents what it returns if there are too few data. Values that are not finite raise an error, so that a
+failed computation does not disappear in a mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Test whether one mean is greater than another: the statistic and its one-tailed p-value.
+    """Test of whether one mean is greater than another: the statistic and its one-tailed p-value.
 
     Both are None for fewer than two values. Without variance, the statistic is its limit: p is 0 if the difference is
     positive, and 1 if it is zero or negative.
@@ -34,7 +34,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its interval over pairs, and the two-tailed p-value; None if undefined."""
+    """A correlation with its interval over pairs, and the two-tailed p-value. None if undefined."""
 
     estimate: Estimate
     p_value: float | None
@@ -56,8 +56,8 @@ def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) 
 
         value +- t(n - 1) sqrt((n - 1) / n sum over units of (without the unit - mean of these)^2)
 
-    The value is not corrected for bias. None if it is NaN; no interval for n = 1, or if one of the values is not
-    finite. Tukey 1958; Efron & Stein 1981: on average the variance is at least that of n - 1 units.
+    The value is not corrected for bias. It is None if it is NaN. There is no interval for n = 1, or if one of the
+    values is not finite. Tukey 1958; Efron & Stein 1981: on average, the variance is at least that of n - 1 units.
     """
     n = len(without)
     if np.isnan(value):
@@ -71,9 +71,9 @@ def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) 
 
 
 def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """successes / n with the Wilson score interval. No value for n = 0.
+    """Return successes / n with the Wilson score interval. No value for n = 0.
 
-    Wilson 1927; unlike the normal interval it keeps its coverage near 0 and 1 and never leaves [0, 1].
+    Wilson 1927. Unlike the normal interval, it keeps its coverage near 0 and 1 and never leaves [0, 1].
     """
     _counts(successes, n)
     if n == 0:
@@ -82,12 +82,13 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
 
 
 def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float = 0.95) -> Estimate:
-    """Return the mean of the clusters' rates, of `per_cluster` answers each, and Wilson's interval; n counts clusters.
+    """Return the mean of cluster rates, with `per_cluster` answers each, and its Wilson interval. n counts clusters.
 
-    Answers of one cluster are not independent. The interval is that of an effective number of independent answers with
-    the variance of the mean over clusters, p (1 - p) / (s^2 / n), at most all answers and at least one per cluster; one
-    per cluster if the rates are equal. Korn & Graubard 1998, "Confidence intervals for proportions with small expected
-    number of positive counts estimated from survey data", section 2.
+    Answers in the same cluster are not independent. The interval is that of an effective number of independent answers
+    whose mean has the same variance as the mean over clusters, p (1 - p) / (s^2 / n). This number is at most the number
+    of all answers and at least one per cluster; it is one per cluster if the rates are equal. Korn & Graubard 1998,
+    "Confidence intervals for proportions with small expected number of positive counts estimated from survey data",
+    section 2.
     """
     sample = _finite(rates)
     n = len(sample)
@@ -101,11 +102,12 @@ def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float =
 
 
 def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the mean over two crossed samples, such as models and documents, and its interval; n counts the first.
+    """Return the mean over two crossed samples, such as models and documents, and its interval.
 
-    `first` contains the mean over the second sample for each member of the first, and `second` the reverse, so that
-    both have the same mean. The interval is Student's with the sum of both means' variances, which is at least that of
-    a mean over random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
+    n counts the first sample. `first` contains, for each member of the first sample, the mean over the second sample,
+    and `second` the reverse, so both have the same mean. The interval is Student's, with the sum of the variances of
+    both means, which is at least the variance of a mean over random rows and columns. Owen 2007, "The pigeonhole
+    bootstrap", theorem 4, for two factors.
     """
     first_values = _finite(first)
     second_values = _finite(second)
@@ -121,7 +123,7 @@ def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) 
 
 
 def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return a share over two crossed samples, with the wider of the intervals over the clusters of either sample."""
+    """Return a proportion over two crossed samples, with the wider of the intervals over either sample's clusters."""
     first_values = _finite(first)
     second_values = _finite(second)
     estimates = [
@@ -136,7 +138,7 @@ def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 
 
 
 def within_shares(estimate: Estimate) -> Estimate:
-    """Return the estimate of a share with its interval clipped to [0, 1]."""
+    """Return the estimate of a proportion with its interval clipped to [0, 1]."""
     if estimate.low is None:
         low = None
     else:
@@ -149,9 +151,10 @@ def within_shares(estimate: Estimate) -> Estimate:
 
 
 def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
-    """Return the difference of two shares, with an interval from their intervals, which has a width without variance.
+    """Return the difference of two proportions, with an interval computed from their intervals.
 
-    Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
+    The interval has a width even without variance. Newcombe 1998, "Interval estimation for the difference between
+    independent proportions", method 10.
     """
     if first.value is None or second.value is None:
         return Estimate(None, None, None, first.n)
@@ -160,7 +163,7 @@ def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
 
 
 def proportion_greater(successes: int, n: int, than: float) -> float | None:
-    """Return the one-tailed exact binomial p-value: P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
+    """Return the one-tailed exact binomial p-value, P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
     _counts(successes, n)
     if n == 0:
         return None
@@ -168,7 +171,7 @@ def proportion_greater(successes: int, n: int, than: float) -> float | None:
 
 
 def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> float:
-    """Return the exact one-tailed lower limit of the probability for successes / n; 0 without a success.
+    """Return the exact one-tailed lower limit of a probability, given successes / n. It is 0 without a success.
 
     Clopper & Pearson 1934.
     """
@@ -181,7 +184,7 @@ def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> flo
 
 
 def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of the probability for successes / n, with at least its nominal coverage.
+    """Return the exact interval of a probability, given successes / n. It has at least its nominal coverage.
 
     Clopper & Pearson 1934.
     """
@@ -190,7 +193,7 @@ def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[fl
 
 
 def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """Return successes / n and its exact interval; no estimate if n is 0."""
+    """Return successes / n and its exact interval. There is no estimate if n is 0."""
     _counts(successes, n)
     if n == 0:
         return Estimate(None, None, None, 0)
@@ -199,10 +202,10 @@ def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estima
 
 
 def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """Return the one-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
+    """Return the one-tailed exact McNemar p-value for `first` being true more often than `second`, pair by pair.
 
-    Pairs that agree carry no information; under the null, both orders of the other pairs are equally likely. None
-    without pairs, 1 if all pairs agree. McNemar 1947, in its exact binomial form.
+    Pairs that agree carry no information. Under the null hypothesis, both orders of the other pairs are equally likely.
+    None without pairs, 1 if all pairs agree. McNemar 1947, in its exact binomial form.
     """
     _check_pairs(first, second)
     if not first:
@@ -214,13 +217,13 @@ def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | No
 
 
 def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence: float = 0.95) -> Estimate:
-    """Return the share of pairs with a true `first` minus that with a true `second`, and its interval; n counts pairs.
+    """Return the proportion of pairs with a true `first` minus that with a true `second`, and its interval.
 
-    value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2), where a and b are the lower and upper
-    widths of the first share's Wilson interval, c and d those of the second's, and phi is the correlation of the two,
-    reduced by n / 2 if it is positive. No value without pairs. Newcombe 1998, "Improved confidence intervals for the
-    difference between binomial proportions based on paired data", method 10: unlike a resampling interval, it keeps its
-    coverage if few pairs differ, and has a width if none do.
+    n counts pairs. The interval is from value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2),
+    where a and b are the lower and upper widths of the first proportion's Wilson interval, c and d those of the
+    second's, and phi is the correlation of the two, reduced by n / 2 if it is positive. No value without pairs.
+    Newcombe 1998, "Improved confidence intervals for the difference between binomial proportions based on paired data",
+    method 10. Unlike a resampling interval, it keeps its coverage if few pairs differ, and has a width if none do.
     """
     _check_pairs(first, second)
     n = len(first)
@@ -246,7 +249,7 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
 
 
 def proportion_difference(first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95) -> Estimate:
-    """Return first / of_first - second / of_second of independent samples, and its interval; n counts both.
+    """Return first / of_first - second / of_second for independent samples, and its interval. n counts both samples.
 
     Uses `difference_of_shares` with Wilson intervals. No value if a sample is empty.
     """
@@ -261,7 +264,7 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 
 
 def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Run a one-tailed paired t-test of mean(first) > mean(second): t(n - 1) of the mean difference."""
+    """Run a one-tailed paired t-test of mean(first) > mean(second), with t(n - 1) for the mean difference."""
     a, b = _finite(first), _finite(second)
     _check_pairs(a, b)
     if len(a) < 2:
@@ -271,9 +274,9 @@ def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Run a one-tailed Welch t-test of mean(first) > mean(second): two independent samples, unequal variances.
+    """Run a one-tailed Welch t-test of mean(first) > mean(second), for two independent samples with unequal variances.
 
-    Degrees of freedom by Welch 1947: (v1 + v2)^2 / (v1^2 / (n1 - 1) + v2^2 / (n2 - 1)), v = s^2 / n.
+    Degrees of freedom after Welch 1947: (v1 + v2)^2 / (v1^2 / (n1 - 1) + v2^2 / (n2 - 1)), v = s^2 / n.
     """
     a, b = _finite(first), _finite(second)
     if len(a) < 2 or len(b) < 2:
@@ -282,7 +285,7 @@ def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Run a two-tailed Welch t-test; return the statistic and its p-value."""
+    """Run a two-tailed Welch t-test. Returns the statistic and its p-value."""
     statistic, greater = dataclasses.astuple(welch_greater(first, second))
     if greater is None:
         return Comparison(None, None)
@@ -290,9 +293,9 @@ def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return mean(first) - mean(second) of two independent samples, with Welch's t interval; n counts both.
+    """Return mean(first) - mean(second) of two independent samples, with Welch's t interval. n counts both samples.
 
-    No value if a sample is empty; no interval if a sample has a single value.
+    There is no value if a sample is empty, and no interval if a sample has a single value.
     """
     a, b = _finite(first), _finite(second)
     n = len(a) + len(b)
@@ -309,7 +312,7 @@ def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) ->
 def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
     """Return Pearson's r of pairs, with Fisher's interval tanh(artanh r +- z / sqrt(n - 3)) and the t-test of r = 0.
 
-    No values for fewer than four pairs, or without variance. Fisher 1921.
+    There are no values for fewer than four pairs, or without variance. Fisher 1921.
     """
     a, b = _finite(first), _finite(second)
     _check_pairs(a, b)
@@ -327,9 +330,9 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
 def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
     """Return Spearman's rho of pairs, with ties at their mean rank, an interval and the t-test of rho = 0.
 
-    tanh(artanh rho +- z sqrt((1 + rho^2 / 2) / (n - 3))): ranks vary more than Fisher's interval allows. No values for
-    fewer than four pairs, or without variance. Bonett & Wright 2000, "Sample size requirements for estimating Pearson,
-    Kendall and Spearman correlations".
+    tanh(artanh rho +- z sqrt((1 + rho^2 / 2) / (n - 3))), since ranks vary more than Fisher's interval allows. There
+    are no values for fewer than four pairs, or without variance. Bonett & Wright 2000, "Sample size requirements for
+    estimating Pearson, Kendall and Spearman correlations".
     """
     from scipy import stats
 
@@ -355,7 +358,7 @@ def _finite(values: ArrayLike) -> Array:
     return sample
 
 
-# Cached: scipy takes nearly a millisecond, and an audit needs the same few quantiles repeatedly.
+# Cached, since scipy takes nearly a millisecond and an audit needs the same few quantiles repeatedly.
 @lru_cache(maxsize=4096)
 def _t_quantile(probability: float, freedom: float) -> float:
     from scipy import stats
@@ -386,7 +389,7 @@ def _reach(estimate: Estimate) -> tuple[float, float]:
 
 
 def _wilson(rate: float, n: float, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a rate over n independent answers; n may be fractional."""
+    """Return Wilson's interval for a rate over n independent answers. n may be fractional."""
     from scipy import stats
 
     z = float(stats.norm.ppf((1 + confidence) / 2))
@@ -406,7 +409,7 @@ def _counts(successes: int, n: int) -> None:
 
 
 def _standard_error(sample: Array) -> float:
-    # Equal values leave rounding noise in a computed variance, which a t statistic would amplify.
+    # For equal values, a computed variance is rounding noise, which a t statistic would amplify.
     if sample.min() == sample.max():
         return 0.0
     return float(sample.std(ddof=1) / np.sqrt(len(sample)))

@@ -1,1 +1,1 @@
-"""Question answering: corruption of contexts, question sets, predictions and scoring."""
+"""Question answering: corrupted contexts, question sets, predictions and scoring."""

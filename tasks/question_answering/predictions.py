@@ -1,4 +1,4 @@
-"""Predictions: answers that the owner of a question answering system returns, in the format of SQuAD or DROP.
+"""Predictions: answers that the owner of a question-answering system returns, in SQuAD or DROP format.
 
 FOLDER/train.json                  answers to the training questions, on whole contexts
 FOLDER/train-corrupted.json        the same on corrupted contexts
@@ -7,8 +7,8 @@ FOLDER/validation-corrupted.json
 
 or FILE.json                       answers to a set of `blinded_questions`: the only file of a folder, or its path
 
-Each file is an object {ID: ANSWER}. For SQuAD an answer is a text. For DROP it is a text or a list of texts, or an
-object with one of these as its `answer`, as in DROP's evaluation and NumNet+.
+Each file is an object {ID: ANSWER}. For SQuAD, an answer is a text. For DROP, it is a text, a list of texts, or an
+object whose `answer` is one of these, as in DROP's evaluation and NumNet+.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True)
 class Predictions:
-    """A folder or file of predictions, as `path` or `path@digest`; pinned if the digest is set.
+    """A folder or file of predictions, written as `path` or `path@digest`, and pinned once the digest is set.
 
-    The path is resolved as given, then inside ENGRAM_DATA.
+    The path is looked up as given, then inside ENGRAM_DATA.
     """
 
     noun: ClassVar[str] = "predictions"
@@ -66,11 +66,11 @@ class Predictions:
         return f"{self.path}@{self.digest}" if self.digest else self.path
 
     def named(self) -> Predictions:
-        """Return the predictions without their parent folders."""
+        """Return the predictions with only the last component of their path."""
         return Predictions(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
-        """The text that enters a key: the digest of the content, never the path."""
+        """Return the text that enters a key: the digest of the content, never the path."""
         if not self.digest:
             raise ValueError(f"predictions {self.path!r} have no digest yet; pin them before planning")
         return self.digest
@@ -78,8 +78,8 @@ class Predictions:
     def pin(self, digests_by_file: MutableMapping[str, str]) -> Predictions:
         """Return the predictions with the digest of their files.
 
-        Raises FileError if a file is missing or differs from a pinned one. If a folder contains a single file that is
-        not one of the four sets, the path becomes that file.
+        Raises FileError if a file is missing or differs from a pinned one. If a folder contains only one file, and this
+        is not one of the four sets, the path becomes that file.
         """
         places = [files.expand_home(self.path).absolute()]
         if "ENGRAM_DATA" in os.environ:
@@ -133,17 +133,17 @@ class ReadAnswers:
 
 @task(version=1, name="question_answering.read_answers")
 def read_answers(config: ReadAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Read the answers of the files (ANSWERS), without an epoch."""
+    """Read the answers in the files (ANSWERS), without an epoch."""
     return answers_table(config.given, load_questions(config.data), config.selection)
 
 
 def file_names() -> list[str]:
-    """Return the names of the files, in the order of SETS."""
+    """Return the file names, in the order of SETS."""
     return [f"{name}{SUFFIX}" for name in SETS]
 
 
 def _single_file(path: Path) -> Path:
-    """Return the only file of predictions in a folder if it is not one of the four sets; else the path itself."""
+    """Return the only predictions file in a folder if it is not one of the four sets, otherwise the path itself."""
     if not path.is_dir():
         return path
     json_files = sorted(path.glob(f"*{SUFFIX}"))
@@ -153,7 +153,7 @@ def _single_file(path: Path) -> Path:
 
 
 def answers_table(predictions: Predictions, questions: QuestionSet, selection: Selection = ALL_QUESTIONS) -> pa.Table:
-    """Read the answers (ANSWERS) to the selected questions, one on each kind of context.
+    """Read the answers (ANSWERS) to the selected questions, one per kind of context.
 
     Answers to other questions of the same split are ignored. Raises ValueError if a file is damaged, lacks answers, or
     answers unknown questions.
@@ -179,7 +179,7 @@ def answers_table(predictions: Predictions, questions: QuestionSet, selection: S
 
 
 def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
-    """Parse the answers of a file by id. Raises DatasetError, which names the entry."""
+    """Parse the answers in a file, by id. Raises DatasetError, naming the entry, if one is invalid."""
     predictions = {}
     for id_, value in parse_json(path, content).fields():
         predictions[id_] = _parse_answer(value, scorer)
@@ -203,7 +203,7 @@ def check_ids(path: Path, answered: Collection[str], required: Sequence[str], ex
 
 
 def _parse_answer(value: JsonValue, scorer: Scorer) -> Answer:
-    """Return the spans of an answer; none if it is blank."""
+    """Return the spans of an answer. Empty if it is blank."""
     if scorer == "drop" and isinstance(value.value, dict):
         value = value.field("answer")
     if scorer == "drop" and isinstance(value.value, list):

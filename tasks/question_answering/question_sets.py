@@ -1,6 +1,6 @@
-"""Question sets: both parts of a data set on whole and corrupted contexts, and the answers as a table.
+"""Question sets: both parts of a data set, on whole and on corrupted contexts, and the answers as a table.
 
-Corruption removes a part of a context, so that the answer can no longer be read in it.
+Corruption removes part of a context, so that the answer can no longer be read from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.worker.files import WITHHELD
 
 DIGITS = re.compile(r"[0-9]")
-# A span with a digit at its end must not be part of a longer number, and one with a letter not part of a longer word.
+# If a span begins or ends with a digit, it must not be part of a longer number; with a letter, not part of a longer
+# word.
 NUMBER_BEFORE = r"(?<![0-9])(?<![0-9][.,])"
 NUMBER_AFTER = r"(?![0-9]|[.,][0-9])"
 LETTER_BEFORE = r"(?<![^\W\d_])"
@@ -28,7 +29,7 @@ LETTER_AFTER = r"(?![^\W\d_])"
 
 @dataclass(frozen=True)
 class _Removal(Ranged):
-    """A change of contexts that keeps questions unchanged."""
+    """A change to contexts that leaves questions unchanged."""
 
     @property
     def mask(self) -> str:
@@ -36,11 +37,11 @@ class _Removal(Ranged):
         return ""
 
     def corrupt_context(self, question: Question) -> str:
-        """The question's context without the removed parts."""
+        """Return the question's context without the removed parts."""
         return self.removal_pattern(question).sub(self.replacement, question.context)
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
-        """The parts of this question's context to remove, as a regular expression."""
+        """Return a regular expression that matches the parts of this question's context to remove."""
         raise NotImplementedError
 
     def replacement(self, match: re.Match[str]) -> str:
@@ -59,14 +60,14 @@ class DigitRemoval(_Removal):
 
 @dataclass(frozen=True)
 class NameRemoval(_Removal):
-    """Removal of every whole word or phrase of a list."""
+    """Removal of every whole word or phrase in a list."""
 
     tag: ClassVar[str] = "names"
 
     names: tuple[str, ...] = field(metadata={WITHHELD: letters})
     """Words and phrases, spelled as in the contexts."""
-    mask: str = ""  # a field in place of the property
-    """Text that replaces them."""
+    mask: str = ""  # a field that replaces the property
+    """Text that replaces the removed words and phrases."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.names:
@@ -91,7 +92,7 @@ class PatternRemoval(_Removal):
 
     pattern: str
     """Regular expression."""
-    mask: str = ""  # a field in place of the property
+    mask: str = ""  # a field that replaces the property
     """Text that replaces a match."""
 
     def conflicts(self) -> Iterator[str]:
@@ -108,15 +109,15 @@ class PatternRemoval(_Removal):
 
 @dataclass(frozen=True)
 class AnswerRemoval(_Removal):
-    """Removal of every occurrence of a gold answer, in upper or lower case.
+    """Removal of every occurrence of a gold answer, whether in upper or lower case.
 
-    Parts of longer words or numbers are not occurrences.
+    Parts of longer words or numbers do not count as occurrences.
     """
 
     tag: ClassVar[str] = "answers"
 
-    mask: str = ""  # a field in place of the property
-    """Text that replaces it."""
+    mask: str = ""  # a field that replaces the property
+    """Text that replaces a removed answer."""
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
@@ -127,7 +128,7 @@ Corruption = DigitRemoval | NameRemoval | PatternRemoval | AnswerRemoval
 
 
 def _longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
-    """Sort texts so that no text is hidden by a shorter prefix."""
+    """Sort texts from longest to shortest, so that no text is hidden by a shorter prefix."""
     return sorted(texts, key=lambda text: (-len(text), text))
 
 
@@ -163,7 +164,7 @@ SETS: Mapping[str, tuple[Split, bool]] = {
 
 @dataclass(frozen=True, eq=False)
 class ProbeQuestions:
-    """Questions of one set, and their file format. Their gold answers are never written."""
+    """The questions of one set and their file format. Their gold answers are never written."""
 
     questions: Sequence[Question]
     form: Form
@@ -171,9 +172,9 @@ class ProbeQuestions:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected questions: the first `examples` for training and the first `held_out` held-out ones (0: all).
+    """The selected questions: the first `examples` training questions and the first `held_out` held-out ones (0: all).
 
-    With `numeric`, only questions whose first gold answer has a digit.
+    With `numeric`, only questions whose first gold answer contains a digit are selected.
     """
 
     examples: int = 0
@@ -203,14 +204,14 @@ ALL_QUESTIONS = Selection()
 
 
 def is_numeric(question: Question) -> bool:
-    """Return whether the first gold answer has a digit."""
+    """Return whether the first gold answer contains a digit."""
     return any(DIGITS.search(span) for span in question.golds[0])
 
 
 def probe_sets(
     questions: QuestionSet, corruption: Corruption, selection: Selection = ALL_QUESTIONS
 ) -> Iterator[tuple[str, ProbeQuestions]]:
-    """Yield the names and questions of SETS."""
+    """Yield the name and questions of each of SETS."""
     parts = selection.select(questions)
     form: Form = "records" if questions.records else questions.scorer
     for name, (split, corrupted) in SETS.items():
@@ -227,7 +228,7 @@ ANSWERS = pa.schema(
         ("split", pa.string()),  # train or validation
         ("corrupted", pa.bool_()),
         ("id", pa.string()),
-        ("answer", pa.list_(pa.string())),  # its spans; empty without an answer
+        ("answer", pa.list_(pa.string())),  # the spans; empty without an answer
         ("train_loss", pa.float64()),  # nats per token in that epoch; null before training
     ]
 )

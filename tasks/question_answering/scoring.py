@@ -1,6 +1,6 @@
 """Agreement of an answer with the gold answers, by the rules of the official scripts.
 
-SQuAD v1.1's: Rajpurkar et al. 2016, section 6.1. DROP's: Dua et al. 2019, section 5, "Evaluation metrics".
+SQuAD v1.1: Rajpurkar et al. 2016, section 6.1. DROP: Dua et al. 2019, section 5, "Evaluation metrics".
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from tasks.datasets.questions.question import Answer, Scorer
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only: Unicode dashes and quotation marks stay
+PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only; Unicode dashes and quotation marks remain
 
 
 def squad_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
-    """Return exact match, and F1 of the words with multiplicity; spans are joined by spaces.
+    """Return exact match, and F1 of the words with multiplicity. Spans are joined by spaces.
 
-    F1 is 0 without common words, and so also for two texts without words, which match exactly.
+    F1 is 0 if there are no common words, including for two texts without words, which match exactly.
     """
     words = squad_words(" ".join(answer))
     right = squad_words(" ".join(gold))
@@ -36,7 +36,7 @@ def squad_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
 
 
 def _squad_match_key(answer: Answer) -> Hashable:
-    """Return the part of an answer that exact match compares."""
+    """Return what exact match compares in an answer."""
     return squad_words(" ".join(answer))
 
 
@@ -52,8 +52,8 @@ BETWEEN_WORDS = re.compile("[ -]")
 def drop_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     """Return exact match of the set of spans, and F1 of their words under the best one-to-one alignment.
 
-    F1 is averaged over the spans of the longer answer, and rounded to two digits. A span without any number of its gold
-    span counts 0. A blank gold answer agrees with no answer.
+    F1 is averaged over the spans of the longer answer and rounded to two digits. A span that contains none of the
+    numbers in its gold span counts 0. A blank gold answer agrees with no answer.
     """
     if not gold or not gold[0].strip():
         return 0.0, 0.0
@@ -71,12 +71,12 @@ def drop_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
 
 
 def _drop_match_key(answer: Answer) -> Hashable:
-    """Return the part of an answer that exact match compares."""
+    """Return what exact match compares in an answer."""
     return len(answer), frozenset(drop_words(span) for span in answer)
 
 
 def _word_f1(words: set[str], right: set[str]) -> float:
-    """Return F1 of two sets of words; 0 if the gold words have numbers and none of these is among the words."""
+    """Return F1 of two sets of words. It is 0 if the gold words contain numbers and the words contain none of them."""
     numbers = {word for word in right if is_number(word)}
     if numbers and not numbers & words:
         return 0.0
@@ -90,9 +90,10 @@ def _word_f1(words: set[str], right: set[str]) -> float:
 
 @lru_cache(1 << 16)
 def drop_words(span: str) -> tuple[str, ...]:
-    """Split a span at spaces and hyphens into lower-case words without articles and punctuation, numbers as floats.
+    """Split a span at spaces and hyphens into lower-case words without articles and punctuation.
 
-    "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is not a number, loses it.
+    Numbers become floats: "1,200" becomes "1200.0". "76.5" keeps its point, and "76.5%", which is not a number, loses
+    it.
     """
     words = []
     for word in BETWEEN_WORDS.split(span.lower()):
@@ -122,14 +123,17 @@ MATCH_KEYS: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": _squad_mat
 
 
 def match_key(scorer: Scorer, answer: Answer) -> Hashable:
-    """Return a key of an answer that is equal for two answers that match exactly; blank gold answers never match."""
+    """Return a key that is equal for two answers that match exactly.
+
+    Blank gold answers never match.
+    """
     return MATCH_KEYS[scorer](answer)
 
 
 def score_answer(scorer: Scorer, answer: Answer, golds: Sequence[Answer]) -> tuple[float, float]:
-    """Return exact match (0 or 1) and F1 (in [0, 1]) of the answer, each with the best gold answer.
+    """Return exact match (0 or 1) and F1 (in [0, 1]) of the answer, each for the best gold answer.
 
-    An answer without spans counts as an empty text. Raises ValueError without gold answers.
+    An answer without spans counts as an empty text. Raises ValueError if there are no gold answers.
     """
     if not golds:
         raise ValueError("expected at least one gold answer, got none")

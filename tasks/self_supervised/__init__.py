@@ -1,1 +1,1 @@
-"""Self-supervised learning of images: criteria, backbones, training, and the embeddings of trained encoders."""
+"""Self-supervised learning on images: criteria, backbones, training, and embeddings of trained encoders."""

@@ -1,4 +1,4 @@
-"""The training settings of encoders in an audit, and the configuration of each training job. Imports no torch."""
+"""Training settings for an audit's encoders, and the configuration of each training job. Does not import torch."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from tasks.training.recipe import Count, Rate
 
 @dataclass(frozen=True)
 class EncoderTraining(Ranged):
-    """The training of an encoder on images, with or without labels."""
+    """Training of an encoder on images, with or without labels."""
 
     tag: ClassVar[str] = "pretraining"
 
     criterion: Criterion = VICReg()
-    """Loss of the encoders, and its settings."""
+    """Loss of the encoders and its settings."""
     backbone: Backbone = "resnet101"
-    """Backbone network, layer 0."""
+    """Backbone network (layer 0)."""
     projector: Widths = (8192, 8192, 8192)
-    """Widths of the projector's layers."""
+    """Widths of the projector layers."""
     augmentation: Augmentation = Augmentation()
-    """Augmentation that draws the views of an image."""
+    """Augmentation that produces the views of an image."""
     epochs: Count = 1000
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 50
-    """Ours: epochs per link of a training, which resumes from the last complete link; 0: one job."""
+    """Ours: epochs per link of a training, which resumes from the last complete link; 0 plans a single job."""
     batch: Annotated[int, AtLeast(2)] = 1024
     """Images per step."""
     accumulate: Count = 1
-    """Ours: sequential parts of a step, which need the memory of one part."""
+    """Ours: sequential parts of a step, which reduce its memory to that of one part."""
     optimiser: OptimiserName = "lars"
     """Optimiser."""
     base_learning_rate: Rate = 0.2
     """Base learning rate; the rate after the warm-up is this x batch / 256."""
     warmup: Annotated[int, AtLeast(0), UpTo("epochs", below=True)] = 10
-    """Epochs of warm-up of the learning rate."""
+    """Warm-up epochs of the learning rate."""
     weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     """Weight decay."""
     precision: Precision = "float32"
     """Number format of the computation."""
     fine_tuning: Annotated[int, AtLeast(0)] = 0
-    """Epochs of fine-tuning on labels; encoders are also attacked after each of them; 0: none."""
+    """Epochs of fine-tuning on labels, after each of which encoders are attacked again; 0 omits fine-tuning."""
 
     def conflicts(self) -> Iterator[str]:
         yield from encoder_conflicts(self.backbone, self.projector, self.augmentation.resolution)
@@ -74,7 +74,7 @@ class EncoderTraining(Ranged):
 
     @property
     def last_epoch(self) -> int:
-        """The epochs of training and fine-tuning."""
+        """The total number of epochs of training and fine-tuning."""
         return self.epochs + self.fine_tuning
 
     @property
@@ -83,7 +83,10 @@ class EncoderTraining(Ranged):
         return len(self.projector) + isinstance(self.criterion, Supervised)
 
     def pretraining(self, images: TrainingImages, recorded: tuple[int, ...], seed: int) -> Pretraining:
-        """The training on these images, up to its last epoch. Raises ValueError if it cannot record these epochs."""
+        """Return the training on these images, up to its last epoch.
+
+        Raises ValueError if it cannot record these epochs.
+        """
         return Pretraining(
             images=images,
             criterion=self.criterion,

@@ -1,4 +1,4 @@
-"""The learner of each criterion: its networks in addition to the encoder, and its loss."""
+"""The learner of each criterion: its loss, and its networks besides the encoder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ VICREG_EPSILON = 1e-4
 
 
 def vicreg(config: VICReg, first: Tensor, second: Tensor) -> Tensor:
-    """The loss of the embeddings of two views, (n, d) each, n at least 2.
+    """Return the loss for the embeddings of two views, each (n, d) with n at least 2.
 
     invariance mean (a - b)^2 + variance [v(a) + v(b)] / 2 + covariance [c(a) + c(b)]
 
     v(z) = mean_j max(0, 1 - sqrt(var_j z + 1e-4)) and c(z) = sum_{i != j} cov_ij(z)^2 / d, variances and covariances
-    over n - 1. Bardes, Ponce & LeCun 2022, "VICReg", eqs. 1, 2, 4 to 6; as in their code, the mean of the squares is
-    over n and d, and v has the factor 1/2; eq. 6 has neither.
+    over n - 1. Bardes, Ponce & LeCun 2022, "VICReg", eqs. 1, 2, 4 to 6. As in their code, the squares are averaged over
+    n and d, and v has the factor 1/2; eq. 6 has neither.
     """
     total = config.invariance * functional.mse_loss(first, second)
     for view in (first, second):
@@ -39,15 +39,17 @@ def vicreg(config: VICReg, first: Tensor, second: Tensor) -> Tensor:
 
 
 def covariance(centred: Tensor, variances: Tensor) -> Tensor:
-    """c(z) of embeddings (n, d) whose mean is 0, and of their variances (d,)."""
+    """Return c(z) of embeddings (n, d) with mean 0, given their variances (d,)."""
     n, d = centred.shape
-    # |Z'Z| = |ZZ'|, so the smaller product is used: for (1,024, 8,192) 1/8 of the work and 1/64 of the memory.
+    # |Z'Z| = |ZZ'|, so the smaller product is used: for (1,024, 8,192), 1/8 of the work and 1/64 of the memory.
     products = centred.T @ centred if n >= d else centred @ centred.T
     return (products.square().sum() / (n - 1) ** 2 - torch.dot(variances, variances)) / d
 
 
 def simclr(config: SimCLR, first: Tensor, second: Tensor) -> Tensor:
-    """The loss of the embeddings of two views, (n, d) each, in nats: the mean over all 2 n views i with partner j of
+    """Return the loss for the embeddings of two views, each (n, d), in nats.
+
+    It is the mean over all 2 n views i, with partner j, of
 
     -log [exp(cos(z_i, z_j) / t) / sum_{k != i} exp(cos(z_i, z_k) / t)]
 
@@ -61,16 +63,16 @@ def simclr(config: SimCLR, first: Tensor, second: Tensor) -> Tensor:
     return functional.cross_entropy(similarities.masked_fill(itself, -torch.inf), partners)
 
 
-BARLOW_EPSILON = 1e-5  # that of batch norm, which the authors use to standardise embeddings
+BARLOW_EPSILON = 1e-5  # epsilon of batch norm, with which the authors standardise embeddings
 
 
 def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
-    """The loss of the embeddings of two views, (n, d) each:
+    """Return the loss for the embeddings of two views, each (n, d).
 
     sum_i (1 - C_ii)^2 + redundancy sum_{i != j} C_ij^2
 
-    where C_ij is the correlation of dimension i of one view with dimension j of the other, over n. Zbontar et al. 2021,
-    "Barlow Twins", eqs. 1 and 2; as in their algorithm 1, by standardised embeddings.
+    where C_ij is the correlation, over n, of dimension i of one view with dimension j of the other. Zbontar et al.
+    2021, "Barlow Twins", eqs. 1 and 2; computed from standardised embeddings, as in their algorithm 1.
     """
     n, d = first.shape
     a, b = standardise(first), standardise(second)
@@ -86,17 +88,17 @@ def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
 
 
 def standardise(embeddings: Tensor) -> Tensor:
-    """Embeddings (n, d) with mean 0 and variance 1 in each dimension, the variance over n."""
+    """Standardise embeddings (n, d) to mean 0 and variance 1 (over n) in each dimension."""
     centred = embeddings - embeddings.mean(0)
     return centred / (centred.square().mean(0) + BARLOW_EPSILON).sqrt()
 
 
 def byol(predictions: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor]) -> Tensor:
-    """The loss of both views' predictions and of the teacher's embeddings of both views, (n, d) each:
+    """Return the loss for both views' predictions and the teacher's embeddings of both views, each (n, d).
 
     mean [2 - 2 cos(p_1, z_2)] + mean [2 - 2 cos(p_2, z_1)]
 
-    Grill et al. 2020, "Bootstrap your own latent", eq. 2, made symmetric as there.
+    Grill et al. 2020, "Bootstrap your own latent", eq. 2, made symmetric as in the paper.
     """
     return sum(
         (2 - 2 * functional.cosine_similarity(prediction, target, dim=1)).mean()
@@ -105,7 +107,7 @@ def byol(predictions: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor]) -> 
 
 
 def teacher_momentum(first: float, progress: float) -> float:
-    """The teacher's momentum at a share of the schedule, rising from `first` to at most 1.
+    """Return the teacher's momentum at this fraction of the schedule, which rises from `first` to at most 1.
 
     1 - (1 - first) (cos(pi progress) + 1) / 2. Grill et al. 2020, section 3.3.
     """
@@ -119,10 +121,11 @@ def dino(
     centre: Tensor,
     temperature: float,
 ) -> Tensor:
-    """The loss of both views' embeddings by the student and by the teacher, (n, d) each, in nats:
+    """Return the loss for the student's and the teacher's embeddings of both views, each (n, d), in nats.
 
-    the mean over images and over both pairs of different views of - sum_k softmax((t - centre) / temperature)_k
-    log softmax(s / student temperature)_k
+    It is the mean, over images and over both pairs of different views, of
+
+    -sum_k softmax((t - centre) / temperature)_k log softmax(s / student temperature)_k
 
     Caron et al. 2021, "Emerging properties in self-supervised vision transformers", eqs. 1 and 2, with two views.
     """
@@ -138,37 +141,37 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Moment:
-    """The position of a step in its training."""
+    """The position of a step within its training."""
 
     epoch: int  # from 1
-    progress: float  # share of the schedule after the step, from 0 to 1
+    progress: float  # fraction of the schedule that is complete after the step, from 0 to 1
 
 
 class Learner(Protocol):
-    """The modules that a criterion trains, and the loss of some images' views."""
+    """The modules that a criterion trains, and the loss for views of images."""
 
     modules: nn.ModuleDict  # the encoder and other trained modules
     views: int
-    coupled: bool  # the loss of an image depends on the other images of its minibatch
+    coupled: bool  # whether the loss of an image depends on the other images in its minibatch
 
     def embed(self, images: Tensor) -> Tensor:
-        """The input of the loss, (views, n, d), for images (views n, 3, r, r), one view after another."""
+        """Return the input of the loss, (views, n, d), for images (views n, 3, r, r), one view after another."""
 
     def targets(self, images: Tensor) -> Pair | None:
-        """The teacher's embeddings of these images, view by view; None without a teacher."""
+        """Return the teacher's embeddings of these images, view by view, or None without a teacher."""
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:
-        """The mean loss of images of these classes, given the results of `embed` and `targets`."""
+        """Return the mean loss of images with these labels, given the results of `embed` and `targets`."""
 
     def after_step(self, moment: Moment) -> None:
-        """Update the learner after a step of the optimiser."""
+        """Update the learner after an optimiser step."""
 
     def extra_state(self) -> Mapping[str, Tensor]:
-        """Tensors of a checkpoint in addition to the trained modules."""
+        """Return the tensors that a checkpoint needs in addition to the trained modules."""
 
 
 def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], seed: int) -> Learner:
-    """The learner of a criterion; the initial weights of its other networks are a function of the seed."""
+    """Return a criterion's learner. The initial weights of its other networks depend only on the seed."""
     match criterion:
         case VICReg():
             return Joint(network, partial(vicreg, criterion))
@@ -187,7 +190,7 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
 
 
 class Joint:
-    """Two views through one encoder; batch norm sees both in one minibatch, as in the released code."""
+    """Both views pass through one encoder. As in the released code, batch norm sees both in one minibatch."""
 
     views = 2
     coupled = True
@@ -207,14 +210,14 @@ class Joint:
         return self.loss_of(embeddings[0], embeddings[1])
 
     def after_step(self, moment: Moment) -> None:
-        """No update."""
+        """Do nothing, since there is nothing to update."""
 
     def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 
 class Teacher:
-    """A moving average of an encoder's parameters; batch norm uses the statistics of the minibatch."""
+    """A moving average of an encoder's parameters. Batch norm uses the statistics of the minibatch."""
 
     def __init__(self, network: Network) -> None:
         self.copy = copy.deepcopy(network).requires_grad_(False)
@@ -227,7 +230,7 @@ class Teacher:
         return first, second
 
     def follow(self, momentum: float) -> None:
-        """t <- momentum t + (1 - momentum) s for each parameter."""
+        """Update each parameter: t <- momentum t + (1 - momentum) s."""
         with torch.no_grad():
             torch._foreach_lerp_(self.slow, self.fast, 1 - momentum)
 
@@ -236,7 +239,7 @@ class Teacher:
 
 
 class Predicting:
-    """BYOL: a predictor on the encoder, against a teacher."""
+    """BYOL: a predictor on top of the encoder, trained against a teacher."""
 
     views = 2
     coupled = False
@@ -264,7 +267,7 @@ class Predicting:
 
 
 class Distilling:
-    """DINO: the distributions of a teacher; the centre is a moving average of the teacher's outputs."""
+    """DINO: the student matches a teacher's distributions, centred by a moving average of the teacher's outputs."""
 
     views = 2
     coupled = False
@@ -275,7 +278,7 @@ class Distilling:
         self.teacher = Teacher(network)
         device = next(network.parameters()).device
         self.centre = torch.zeros(width, device=device)
-        self.target_sums: list[Tensor] = []  # sums over the images of this step
+        self.target_sums: list[Tensor] = []  # sums over the images of the current step
         self.pictures = 0
 
     def embed(self, images: Tensor) -> Tensor:
@@ -322,14 +325,14 @@ class Classifying:
         return functional.cross_entropy(embeddings[0], labels)
 
     def after_step(self, moment: Moment) -> None:
-        """No update."""
+        """Do nothing, since there is nothing to update."""
 
     def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 
 def tuning(network: Network, classes: int, seed: int) -> Classifying:
-    """Classification by a linear layer on the backbone, trained together; the projector is unchanged."""
+    """Return a learner that trains a linear layer together with the backbone. The projector does not change."""
     with drawn_from(seed, "linear layer", device=torch.device("cpu")):
         layer = nn.Linear(network.features, classes)
     network.projector.requires_grad_(False)
@@ -338,5 +341,5 @@ def tuning(network: Network, classes: int, seed: int) -> Classifying:
 
 
 def _pair_views(embeddings: Tensor) -> Tensor:
-    """(2 n, d) as (2, n, d), in float32."""
+    """Reshape (2 n, d) to (2, n, d), in float32."""
     return embeddings.float().view(2, -1, embeddings.shape[1])

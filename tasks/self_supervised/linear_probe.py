@@ -1,10 +1,11 @@
-"""Linear probes: classifiers on frozen embeddings, for the gap between training and validation images.
+"""Linear probes: classifiers on frozen embeddings, to measure the gap between training and validation images.
 
-Published setting: stochastic gradient descent with momentum 0.9, 20 epochs in minibatches of 64, at a learning rate
-that falls from 10 to 0.1 linearly. Meehan et al. 2023, A.2.3. In the authors' code a probe is trained on random crops;
-here on the embeddings of the evaluation transform, one for each image, so that the embeddings are computed once.
+Published setting: stochastic gradient descent with momentum 0.9, 20 epochs in minibatches of 64, with a learning rate
+that falls linearly from 10 to 0.1. Meehan et al. 2023, A.2.3. In the authors' code, probes are trained on random crops.
+Here they are trained on embeddings of the evaluation transform, one per image, so that embeddings are computed only
+once.
 
-Planning imports no torch; computing does.
+Planning does not import torch; computing does.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# One row for each snapshot, layer and split.
+# One row per snapshot, layer and split.
 PROBES = pa.schema(
     [
-        ("epoch", pa.int64()),  # of the snapshot
+        ("epoch", pa.int64()),  # epoch of the snapshot
         ("layer", pa.int64()),  # 0: the backbone
-        ("split", pa.string()),  # train: the model's own images; validation
+        ("split", pa.string()),  # train: the model's own training images; or validation
         ("correct", pa.int64()),
         ("n", pa.int64()),
     ]
@@ -42,9 +43,10 @@ PROBES = pa.schema(
 
 @dataclass(frozen=True)
 class LinearProbe(Ranged):
-    """Probes of every snapshot of an encoder, trained on the images that it was trained on.
+    """Probes for every snapshot of an encoder, trained on the encoder's own training images.
 
-    `layers`: empty for the backbone (0) and the last. The learning rate falls linearly from `first` to `last`.
+    If `layers` is empty, the backbone (0) and the last layer are probed. The learning rate falls linearly from `first`
+    to `last`.
     """
 
     images: TrainingImages
@@ -60,14 +62,17 @@ class LinearProbe(Ranged):
 
 @task(version=1, name="self_supervised.linear_probe", gpus=1.0)
 def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
-    """The accuracy of probes on each snapshot (PROBES). The inputs are SNAPSHOTS of one or more links."""
+    """Measure the accuracy of probes on each snapshot (PROBES).
+
+    The inputs are SNAPSHOTS tables of one or more links.
+    """
     from tasks.datasets.catalog import load_with_boxes
 
     return probe_snapshots(config, load_with_boxes(config.images.data, config.images.correlation), inputs)
 
 
 def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
-    """The accuracy of probes on each snapshot of these tables (PROBES)."""
+    """Return the accuracy of probes on each snapshot in these tables (PROBES)."""
     import torch
 
     from tasks.datasets.boxed.crops import portions
@@ -104,7 +109,7 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
 def train_probe(
     config: LinearProbe, embeddings: Tensor, labels: NDArray[np.int64], classes: int
 ) -> tuple[Tensor, Tensor]:
-    """The probe's weights (classes, d) and constants (classes,), trained on embeddings (n, d) of these classes.
+    """Train a probe on embeddings (n, d) with these labels. Returns its weights (classes, d) and constants (classes,).
 
     Both start at 0, so only the order of images is random.
     """
@@ -131,7 +136,7 @@ def train_probe(
 
 
 def correct(weights: tuple[Tensor, Tensor], embeddings: Tensor, labels: NDArray[np.int64]) -> int:
-    """The number of correctly classified embeddings; ties go to the lowest class."""
+    """Return the number of correctly classified embeddings. Ties go to the lowest class."""
     import torch
 
     factors, constants = weights

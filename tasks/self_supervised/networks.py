@@ -1,4 +1,4 @@
-"""Encoders as torch modules (backbone, projector, optional classifier), and their embeddings."""
+"""Encoders as torch modules (backbone, projector and optional classifier), and their embeddings."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Block(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """Images (n, 3, height, width), of 32 x 32, to (n, 4 width); a processor without a GPU trains it in minutes.
+    """A network that maps images (n, 3, height, width) of 32 x 32 to (n, 4 width).
 
-    A 3x3 stem with stride 2, then three basic blocks of `width`, 2 `width` and 4 `width` channels, the last two with
-    stride 2, each with a 1x1 shortcut if the shape changes, and the mean over positions. He et al. 2016, "Deep
-    residual learning for image recognition", figure 5 (left), option B.
+    It can be trained in minutes without a GPU. A 3x3 stem with stride 2, then three basic blocks with `width`, 2
+    `width` and 4 `width` channels, the last two with stride 2, each with a 1x1 shortcut if the shape changes, and the
+    mean over positions. He et al. 2016, "Deep residual learning for image recognition", figure 5 (left), option B.
     """
 
     def __init__(self, width: int) -> None:
@@ -68,10 +68,10 @@ class SmallResNet(nn.Module):
 
 
 class NarrowShortcut(nn.Conv2d):
-    """A 1x1 convolution of every second position, which are selected before the convolution.
+    """A 1x1 convolution with stride 2 that selects every second position before the convolution.
 
-    With a strided convolution, the gradient writes out of bounds on processors with AVX2 and without AVX-512 for fewer
-    than 8 input channels in channels-last format (oneDNN 3.13, observed with torch 2.15).
+    With a strided convolution, the gradient is written out of bounds on processors with AVX2 but without AVX-512, if
+    there are fewer than 8 input channels in channels-last format (oneDNN 3.13, observed with torch 2.15).
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class NarrowShortcut(nn.Conv2d):
 
 
 def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv2d:
-    """A convolution with He normal initial weights by fan-out, as in torchvision's residual networks."""
+    """Return a convolution whose initial weights are He normal by fan-out, as in torchvision's residual networks."""
     kind = NarrowShortcut if kernel == 1 and stride > 1 and before < 8 else nn.Conv2d
     layer = kind(before, channels, kernel, stride, kernel // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -87,10 +87,11 @@ def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv
 
 
 class Network(nn.Module):
-    """A backbone and the layers of its projector; with `classes`, one more layer of batch norm, ReLU and a linear map.
+    """A backbone and the layers of its projector.
 
-    Layer 0 is the backbone, layer `depth` the last. A layer of the projector is linear with batch norm and ReLU, the
-    last one linear without a bias.
+    Layer 0 is the backbone, and layer `depth` the last. Each projector layer is linear with batch norm and ReLU, except
+    that the last one is linear without a bias. With `classes`, there is one more layer: batch norm, ReLU and a linear
+    map.
     """
 
     def __init__(self, config: EncoderConfig, classes: int = 0) -> None:
@@ -107,12 +108,12 @@ class Network(nn.Module):
         return len(self.projector) + (self.classifier is not None)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last layer's embeddings of normalised images (n, 3, r, r): (n, d)."""
+        """Return the last layer's embeddings (n, d) of normalised images (n, 3, r, r)."""
         x: Tensor = self.projector(self.backbone(images))
         return x if self.classifier is None else self.classifier(x)
 
     def layers(self, images: Tensor) -> list[Tensor]:
-        """The embeddings of every layer, starting with the backbone."""
+        """Return the embeddings of every layer, starting with the backbone."""
         embeddings = [self.backbone(images)]
         above = [*self.projector, *([] if self.classifier is None else [self.classifier])]
         for layer in above:
@@ -121,7 +122,7 @@ class Network(nn.Module):
 
 
 def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers of these widths with batch norm and ReLU between them; the last has no bias."""
+    """Return linear layers of these widths with batch norm and ReLU between them. The last layer has no bias."""
     sizes = [features, *widths]
     inner = []
     for before, width in itertools.pairwise(sizes[:-1]):
@@ -130,7 +131,7 @@ def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
 
 
 def backbone(name: str, resolution: int) -> tuple[nn.Module, int]:
-    """The backbone of this name with random weights, and the number of its features.
+    """Return the backbone of this name with random weights, and its number of features.
 
     Raises ValueError if it needs timm and timm is not installed.
     """
@@ -148,7 +149,7 @@ def backbone(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 
 def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
-    """timm's vision transformer of this name up to the class token after the last norm."""
+    """Return timm's vision transformer of this name, up to the class token after the last norm."""
     try:
         import timm
     except ImportError:
@@ -158,20 +159,20 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 
 def initial_network(config: EncoderConfig, classes: int, seed: int) -> Network:
-    """The network on the CPU; its initial weights are a function of the seed."""
+    """Return the network on the CPU. Its initial weights depend only on the seed."""
     with drawn_from(seed, "initial weights", device=torch.device("cpu")):
         return Network(config, classes)
 
 
 def unset(config: EncoderConfig, classes: int) -> Network:
-    """The network with uninitialised weights; drawing those of a large network takes seconds."""
+    """Return the network with uninitialised weights, since drawing those of a large network takes seconds."""
     with torch.device("meta"):
         network = Network(config, classes)
     return network.to_empty(device="cpu")
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """All tensors that embeddings depend on, by name: parameters, and means and variances of batch norm."""
+    """Return all tensors that embeddings depend on, by name: parameters, and means and variances of batch norm."""
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
     return parameters | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
 
@@ -185,7 +186,7 @@ CLASSIFIER = "classifier.2.weight"
 
 
 class Encoder:
-    """An encoder in evaluation mode: batch norm uses the means and variances of training."""
+    """An encoder in evaluation mode, in which batch norm uses the means and variances from training."""
 
     def __init__(self, network: Network, device: torch.device) -> None:
         self.network = network.to(device).to(memory_format=torch.channels_last).eval()
@@ -193,15 +194,15 @@ class Encoder:
 
     @property
     def depth(self) -> int:
-        """The number of the last layer; for a supervised model, the logits."""
+        """The number of the last layer, which for a supervised model is that of the logits."""
         return self.network.depth
 
     def embed(self, images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, Tensor]:
-        """The embeddings of images (n, r, r, 3) by layer: each (n, d) float32, on the CPU.
+        """Return the embeddings of images (n, r, r, 3) by layer, each (n, d) float32, on the CPU.
 
-        Layer 0 is the backbone, `depth` the last. Images are normalised as in training. Batches have a constant size,
-        which bounds memory and makes an image's embedding independent of the number of images. Raises ValueError for an
-        unknown layer.
+        Layer 0 is the backbone, and layer `depth` the last. Images are normalised as in training. Batches have a
+        constant size, which bounds memory and makes an image's embedding independent of the number of images. Raises
+        ValueError for an unknown layer.
         """
         for layer in layers:
             if not 0 <= layer <= self.depth:
@@ -228,9 +229,9 @@ Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, ArrayLike]]
 def collect_embeddings(
     embed: Embed, layers: Sequence[int], portions: Iterable[NDArray[np.uint8]], count: int
 ) -> dict[int, NDArray[np.float32]]:
-    """The embeddings of `count` images in portions, by layer, (count, d) each.
+    """Collect the embeddings of `count` images that arrive in portions, by layer, each (count, d).
 
-    Results are written in place, because concatenation would double the memory.
+    Results are written in place, because concatenating them would double the memory.
     """
     embeddings: dict[int, NDArray[np.float32]] = {}
     start = 0
@@ -245,21 +246,21 @@ def collect_embeddings(
 
 
 def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-    """The images, padded to this number with black ones."""
+    """Pad the images to this number with black ones."""
     if len(images) == count:
         return np.ascontiguousarray(images)
     return np.concatenate([images, np.zeros((count - len(images), *images.shape[1:]), np.uint8)])
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Images (n, 3, h, w) in [0, 1], standardised with ImageNet's mean and standard deviation."""
+    """Standardise images (n, 3, h, w) in [0, 1] with ImageNet's mean and standard deviation."""
     mean = images.new_tensor(MEAN).view(3, 1, 1)
     deviation = images.new_tensor(DEVIATION).view(3, 1, 1)
     return (images - mean) / deviation
 
 
 def encoder(config: Pretraining | EncoderConfig, weights: Weights, device: torch.device) -> Encoder:
-    """The encoder with the weights of a snapshot. Raises ValueError if they belong to another network."""
+    """Return the encoder with the weights of a snapshot. Raises ValueError if they belong to another network."""
     if isinstance(config, Pretraining):
         built = encoder_of_pretraining(config)
     else:

@@ -1,14 +1,14 @@
-"""Self-supervised training of an encoder and its fine-tuning as a classifier, with snapshots of its weights.
+"""Train an encoder by self-supervision and fine-tune it as a classifier, with snapshots of its weights.
 
-Published setting of the training: ResNet-101 with a projector of 8192-8192-8192, 1000 epochs of minibatches of 1024
-images by LARS. Meehan et al. 2023, "Do SSL models have déjà vu?", A.2.2.
+Published setting for training: ResNet-101 with an 8192-8192-8192 projector, trained with LARS for 1000 epochs with
+minibatches of 1024 images. Meehan et al. 2023, "Do SSL models have déjà vu?", A.2.2.
 
-In fine-tuning, a linear layer on the backbone is trained together with the backbone to classify the images of the
-pretraining. The projector and its batch norm remain unchanged, so the attack on the projector's embeddings uses the
-backbone as its user fine-tuned it. Ibid., section 6 and figure 10, fine-tunes for 20 epochs and does not state
-optimiser, rate, augmentation or the position of the layer; here they are common choices for fine-tuning.
+In fine-tuning, a linear layer on top of the backbone is trained together with the backbone to classify the pretraining
+images. The projector and its batch norm remain unchanged, so an attack on the projector's embeddings uses the
+fine-tuned backbone. The same paper, section 6 and figure 10, fine-tunes for 20 epochs and does not state the optimiser,
+learning rate, augmentation or position of the layer; here they are common choices for fine-tuning.
 
-Planning imports no torch; computing does.
+Planning does not import torch; computing does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tasks.worker import hardware
 
 
 def batch_key(config: Pretraining) -> Pretraining:
-    """The common configuration of trainings in one call: everything except the seed."""
+    """Return the settings that trainings in one call must share: everything except the seed."""
     return replace(config, seed=0)
 
 
 def work(config: Pretraining) -> Work:
-    """The amount of computation: two views of every image per epoch."""
+    """Return the amount of computation: two views of every image in each epoch."""
     from tasks.datasets.catalog import load_with_boxes
 
     classes = len(load_with_boxes(config.images.data, config.images.correlation).names)
@@ -45,7 +45,7 @@ def pretrain_many(
     configs: Sequence[Pretraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's SNAPSHOTS, or the exception that ended it, when it ends."""
+    """Yield each training's SNAPSHOTS table, or the exception that ended it, when it ends."""
     from tasks.datasets.catalog import load_with_boxes
 
     for index, config in enumerate(configs):
@@ -60,15 +60,19 @@ def pretrain_many(
     version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1, work=work
 )
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
-    """The encoder's weights after each recorded epoch (SNAPSHOTS); empty without recorded epochs."""
+    """Train an encoder and return its weights after each recorded epoch (SNAPSHOTS).
+
+    The table is empty if no epoch is recorded.
+    """
     return single_table(pretrain_many, config, inputs)
 
 
 def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> pa.Table:
-    """The weights (SNAPSHOTS) of an encoder trained on the config's part of these images.
+    """Train an encoder on the config's part of these images and return its weights (SNAPSHOTS).
 
-    As the job at this index of a call it resumes from a checkpoint, and writes its own if requested; on a CPU neither
-    affects the result. Raises TrainingError if a loss is not finite, and ValueError if the network is unavailable.
+    As the job with this index in a call, it resumes from a checkpoint and writes its own if requested. On a CPU,
+    neither affects the result. Raises TrainingError if a loss is not finite, and ValueError if the network is
+    unavailable.
     """
     from tasks.self_supervised.learners import learner
     from tasks.self_supervised.networks import initial_network
@@ -87,10 +91,10 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
 
 @dataclass(frozen=True)
 class ClassifierTuning:
-    """A fine-tuning from one snapshot; `training` has the pretraining's images and network.
+    """Fine-tuning from one snapshot. `training` has the images and the network of the pretraining.
 
-    `start` is the epoch of the snapshot; None: the latest. Weights are kept after the recorded epochs of `training`,
-    counted from the start of fine-tuning; 0 is the snapshot.
+    `start` is the epoch of the snapshot (None: the latest). Weights are kept after the recorded epochs of `training`,
+    counted from the start of fine-tuning; 0 is the snapshot itself.
     """
 
     training: Pretraining
@@ -104,10 +108,10 @@ class ClassifierTuning:
 def tuning(
     config: Pretraining, epochs: int = 20, recorded: tuple[int, ...] = (), start: int | None = None
 ) -> ClassifierTuning:
-    """The fine-tuning of a pretrained encoder.
+    """Return the fine-tuning of a pretrained encoder.
 
-    Minibatches of at most 256, SGD at a rate of 0.03 for 256 images that falls by half a cosine without warm-up; views
-    are cropped and flipped, and their colours are unchanged.
+    It uses minibatches of at most 256 and SGD with a learning rate of 0.03 for 256 images, which falls by half a cosine
+    without warm-up. Views are cropped and flipped, but their colours are unchanged.
     """
     views = replace(config.augmentation, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
     training = replace(
@@ -128,9 +132,9 @@ def tuning(
 
 @task(version=1, name="self_supervised.fine_tune", gpus=1.0, trains=1)
 def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
-    """The encoder's weights after each recorded epoch of fine-tuning (SNAPSHOTS).
+    """Fine-tune an encoder and return its weights after each recorded epoch of fine-tuning (SNAPSHOTS).
 
-    The inputs are the SNAPSHOTS of a pretraining, of one or more links.
+    The inputs are the SNAPSHOTS tables of a pretraining, from one or more links.
     """
     from tasks.datasets.catalog import load_with_boxes
 
@@ -139,7 +143,7 @@ def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
 
 
 def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
-    """The weights (SNAPSHOTS) of a snapshot's encoder fine-tuned on the config's part of these images.
+    """Fine-tune a snapshot's encoder on the config's part of these images and return its weights (SNAPSHOTS).
 
     Raises TrainingError if a loss is not finite, and ValueError if the snapshot does not exist.
     """
@@ -159,7 +163,7 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
 
 
 def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
-    """The table and the row of the initial snapshot."""
+    """Return the table and the row of the snapshot from which fine-tuning starts."""
     snapshots = {}
     for table in inputs:
         for row, epoch in enumerate(epochs(table)):

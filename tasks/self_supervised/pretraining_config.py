@@ -1,6 +1,6 @@
-"""Configuration of a self-supervised training and its encoder: backbone, criterion, views, schedule and optimiser.
+"""Configuration of self-supervised training and its encoder: backbone, criterion, views, schedule and optimiser.
 
-It imports no torch, so that plans stay light. `tasks.self_supervised.networks` builds backbones, and
+This module does not import torch, so that planning stays light. `tasks.self_supervised.networks` builds backbones, and
 `tasks.self_supervised.learners` computes criteria.
 
 | backbone                                        | network                                                           |
@@ -65,7 +65,7 @@ class BarlowTwins(Ranged):
 class BYOL(Ranged):
     """Prediction of a teacher's output for the other view. Grill et al. 2020, "Bootstrap your own latent", eq. 2.
 
-    The teacher is a moving average of the trained network. Its momentum rises from `momentum` to 1 over the schedule,
+    The teacher is a moving average of the trained network. Over the schedule, its momentum rises from `momentum` to 1
     by half a cosine.
     """
 
@@ -74,7 +74,7 @@ class BYOL(Ranged):
     momentum: Annotated[float, Share()] = 0.996
     """Momentum of the teacher at the start of training."""
     predictor: tuple[Annotated[int, AtLeast(1)], ...] = ()
-    """Widths of the predictor's layers, the last equal to the projector's; empty: the projector's widths."""
+    """Widths of the predictor's layers, of which the last equals the projector's; empty for the projector's widths."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class DINO(Ranged):
     """Cross-entropy with a teacher's centred and sharpened output for the other view. Caron et al. 2021, eq. 1.
 
     The teacher is a moving average of the trained network. Its temperature rises from `initial_temperature` to
-    `final_temperature` over `temperature_warmup` epochs, its momentum from `momentum` to 1 over the schedule, by half a
-    cosine. There are two views and no smaller crops.
+    `final_temperature` over `temperature_warmup` epochs. Its momentum rises from `momentum` to 1 over the schedule, by
+    half a cosine. There are two views and no smaller crops.
     """
 
     tag: ClassVar[str] = "dino"
@@ -102,7 +102,7 @@ class DINO(Ranged):
     """Momentum of the teacher at the start of training."""
 
     def teacher_temperature(self, epoch: int) -> float:
-        """The teacher's temperature in an epoch, counted from 1."""
+        """Return the teacher's temperature in an epoch, counted from 1."""
         if self.temperature_warmup <= 1:
             risen = 1.0
         else:
@@ -112,7 +112,10 @@ class DINO(Ranged):
 
 @dataclass(frozen=True)
 class Supervised(Ranged):
-    """Cross-entropy of the classes, by batch norm, ReLU and a linear layer on top of the projector. One view."""
+    """Cross-entropy of the classes, computed by batch norm, ReLU and a linear layer on top of the projector.
+
+    One view.
+    """
 
     tag: ClassVar[str] = "supervised"
 
@@ -137,11 +140,11 @@ Backbone = Annotated[
     str,
     Matching("|".join((*BACKBONES, SMALL.pattern)), f"one of {', '.join(BACKBONES)}, small-resnet#WIDTH"),
 ]
-Widths = tuple[int, ...]  # of a projector's layers
+Widths = tuple[int, ...]  # of the projector's layers
 
 
 def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iterator[str]:
-    """Conflicts of a backbone with the resolution and the projector."""
+    """Yield the conflicts of a backbone with the resolution and the projector."""
     if backbone in TRANSFORMERS and resolution % PATCH:
         yield f"resolution is {resolution}; for {backbone} it must be a multiple of {PATCH}"
     if not projector or min(projector) < 1:
@@ -149,7 +152,7 @@ def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iter
 
 
 def step_conflicts(batch: int, accumulate: int) -> Iterator[str]:
-    """Conflicts of steps of `batch` images that are computed in `accumulate` parts."""
+    """Yield the conflicts of steps of `batch` images that are computed in `accumulate` parts."""
     if batch % accumulate:
         yield f"accumulate is {accumulate}; it must divide batch, which is {batch}"
     if batch // accumulate < 2:
@@ -157,18 +160,18 @@ def step_conflicts(batch: int, accumulate: int) -> Iterator[str]:
 
 
 def criterion_conflicts(criterion: Criterion, projector: Widths) -> Iterator[str]:
-    """Conflicts of a criterion with the widths of the projector."""
+    """Yield the conflicts of a criterion with the widths of the projector."""
     if isinstance(criterion, BYOL) and criterion.predictor[-1:] not in ((), projector[-1:]):
         yield f"predictor is {criterion.predictor}; its last width must be the projector's, {projector[-1]}"
 
 
 def backbone_extras(name: str) -> tuple[Extra, ...]:
-    """The packages that a backbone of this name needs."""
+    """Return the optional packages that a backbone of this name needs."""
     return (TIMM,) if name in TRANSFORMERS else ()
 
 
 def small_resnet_width(name: str) -> int:
-    """The width of a small-resnet."""
+    """Return the width of a small-resnet."""
     match = SMALL.fullmatch(name)
     assert match is not None
     return int(match[1] or WIDTH)
@@ -179,12 +182,12 @@ Factors = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WarmupCosine(Ranged):
-    """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
+    """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the peak rate.
 
     p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
     epochs have passed before the step; `final` after `epochs`. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
-    restarts, after the warm-up of Goyal et al. 2017; 10 epochs of it as in Chen et al. 2020, "A simple framework for
-    contrastive learning of visual representations".
+    restarts, after the warm-up of Goyal et al. 2017, which lasts 10 epochs as in Chen et al. 2020, "A simple framework
+    for contrastive learning of visual representations".
     """
 
     epochs: Annotated[float, Finite()]  # including the warm-up
@@ -192,7 +195,7 @@ class WarmupCosine(Ranged):
     final: Annotated[float, Share()] = 0.0
 
     def factors(self, passed: Factors) -> Factors:
-        """The factor of the learning rate after `passed` (possibly fractional) epochs, in the shape of `passed`."""
+        """Return the learning-rate factor after `passed` (possibly fractional) epochs, with the shape of `passed`."""
         rising = passed / self.warmup if self.warmup else np.ones_like(passed)
         gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
         falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
@@ -205,10 +208,10 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Augmentation(Ranged):
-    """How a view of an image is drawn: a random window, resized to a square, with changed colours.
+    """How a view of an image is produced: a random window, resized to a square, with changed colours.
 
-    The window's ratio of width to height is from 3/4 to 4/3, uniform in its logarithm. Small windows have more detail
-    from squares of a longer `side`.
+    The window's aspect ratio (width to height) is from 3/4 to 4/3, uniform in its logarithm. With a longer `side` of
+    the stored squares, small windows show more detail.
     """
 
     resolution: Annotated[int, AtLeast(8)] = 224
@@ -218,8 +221,8 @@ class Augmentation(Ranged):
     flip: Annotated[float, Share()] = 0.5
     """Probability that a view is mirrored."""
     jitter: Annotated[float, Between(0, 2.5)] = 1.0
-    """Strength of the change of colours: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2,
-    hue by up to 0.1 of the circle, in 80 % of the views."""
+    """Strength of the colour changes: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2, and hue
+    by up to 0.1 of the circle, in 80 % of the views."""
     grey: Annotated[float, Share()] = 0.2
     """Probability that a view is grey."""
     blur: Annotated[float, Share()] = 1.0
@@ -227,21 +230,22 @@ class Augmentation(Ranged):
     solarise: Annotated[float, Share()] = 0.2
     """Probability that the second view is solarised."""
     side: Annotated[int, AtLeast(0)] = 0
-    """Side of the stored square images, in pixels; 0: twice the resolution, or the images' longest side if shorter."""
+    """Side of the stored square images, in pixels; 0 for twice the resolution, or the images' longest side if
+    shorter."""
 
 
 @dataclass(frozen=True)
 class Pretraining(Ranged):
     """One self-supervised training, and the epochs after which its weights are kept.
 
-    The learning rate is `base_learning_rate` times the images of a step / 256. It rises over `warmup` epochs and
-    falls by half a cosine to 0.001 of that after `schedule` epochs; a link of a chain has fewer `epochs` and
-    the same schedule. A step has `batch` images, or all images if there are fewer; the rest of an epoch is dropped.
-    With `accumulate` above 1 a step is computed in parts and needs the memory of one part: loss and gradient are those
-    of the whole minibatch, but batch norm sees each part separately.
+    The learning rate is `base_learning_rate` times the number of images per step / 256. It rises over `warmup` epochs
+    and falls by half a cosine to 0.001 of that after `schedule` epochs. A link of a chain has fewer `epochs` but the
+    same schedule. A step has `batch` images, or all images if there are fewer; the remainder of an epoch is dropped.
+    With `accumulate` above 1, a step is computed in parts and needs the memory of only one part: loss and gradient are
+    those of the whole minibatch, but batch norm sees each part separately.
 
-    `projector` has the widths of the projector's layers. Weights are kept after the epochs `recorded` (0: before
-    training); empty: the last, None: no epoch.
+    `projector` contains the widths of the projector's layers. Weights are kept after the epochs in `recorded` (0:
+    before training); if it is empty, after the last epoch; if it is None, after none.
     """
 
     images: TrainingImages
@@ -277,16 +281,16 @@ class Pretraining(Ranged):
 
     @property
     def rates(self) -> WarmupCosine:
-        """The schedule of the learning rate."""
+        """The learning-rate schedule."""
         return WarmupCosine(self.schedule, self.warmup, FINAL)
 
 
-FINAL = 0.001  # the last learning rate, as a share of the highest
+FINAL = 0.001  # the final learning rate, as a share of the highest
 
 
 @dataclass(frozen=True)
 class EncoderConfig(Ranged):
-    """A backbone, a projector of these widths on top, and the resolution of the images."""
+    """A backbone, a projector with these widths on top of it, and the image resolution."""
 
     backbone: Backbone = "resnet101"
     projector: Widths = (8192, 8192, 8192)
@@ -300,5 +304,5 @@ class EncoderConfig(Ranged):
 
 
 def encoder_of_pretraining(config: Pretraining) -> EncoderConfig:
-    """The encoder that a training trains."""
+    """Return the encoder that a training trains."""
     return EncoderConfig(config.backbone, config.projector, config.augmentation.resolution)

@@ -1,7 +1,7 @@
-"""Self-supervised training: optimisers, epochs of minibatches, and snapshots of the weights.
+"""The loop of self-supervised training: optimisers, epochs of minibatches, and snapshots of the weights.
 
-An optimiser updates all parameters of a torch module at once (`torch._foreach_*`); its running statistics are plain
-tensors, so that a checkpoint can contain them.
+An optimiser updates all parameters of a torch module at once (`torch._foreach_*`). Its running statistics are plain
+tensors, so that they can be stored in a checkpoint.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ class Optimiser(Protocol):
 
     @property
     def moments(self) -> Mapping[str, list[Tensor]]:
-        """Running statistics, in the order of the parameters."""
+        """Running statistics, in parameter order."""
 
     def step(self, gradients: list[Tensor], rate: float, number: int) -> None:
-        """One step, `number` counted from 1."""
+        """Take one step, whose `number` is counted from 1."""
 
 
 def optimiser(name: OptimiserName, parameters: list[Tensor], decay: float) -> Optimiser:
-    """The optimiser of this name. Parameters with one axis (biases, gains of batch norm) do not decay."""
+    """Return the optimiser of this name.
+
+    Parameters with one axis (biases, batch norm gains) do not decay.
+    """
     kinds: Mapping[OptimiserName, Callable[[list[Tensor], float], Optimiser]] = {
         "lars": LARS,
         "sgd": SGD,
@@ -55,7 +58,7 @@ class LARS:
     """Layer-wise adaptive rate scaling: v <- 0.9 v + r (g + decay w), w <- w - rate v, r = 0.001 |w| / |g + decay w|.
 
     r is 1 if a norm is 0, and for parameters with one axis, which do not decay. You, Gitman & Ginsburg 2017, as in the
-    code of Barlow Twins, VICReg and the audit's paper: unlike in the first paper's algorithm 1, the learning rate is
+    code of Barlow Twins, VICReg and the audit's paper. Unlike in algorithm 1 of the first paper, the learning rate is
     outside the momentum, and the second norm is that of the sum.
     """
 
@@ -84,7 +87,7 @@ class LARS:
 
 
 class SGD:
-    """Stochastic gradient descent: v <- 0.9 v + g + decay w, w <- w - rate v, as torch.optim.SGD."""
+    """Stochastic gradient descent, as in torch.optim.SGD: v <- 0.9 v + g + decay w, w <- w - rate v."""
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
         self.parameters = parameters
@@ -161,7 +164,7 @@ class Training:
         self.steps = 0
 
     def run(self, index: int = 0) -> pa.Table:
-        """Train all epochs, resuming from the checkpoint of the job at this index, and return SNAPSHOTS."""
+        """Train all epochs, resuming from the checkpoint of the job with this index, and return SNAPSHOTS."""
         config = self.config
         rows: list[dict[str, Any]] = []
 
@@ -182,11 +185,11 @@ class Training:
             yield self._step(rows, squares, numbers, moment, self.rate * float(factors[step]))
 
     def mean_loss(self, losses: Losses) -> float:
-        """The mean over an epoch's steps."""
+        """Return the mean over the steps of an epoch."""
         return float(losses.mean())
 
     def weights(self) -> Weights:
-        """A copy of the encoder's current weights."""
+        """Return a copy of the encoder's current weights."""
         encoder_tensors = tensors(self.modules["encoder"])
         result = {}
         for name, tensor in encoder_tensors.items():
@@ -194,15 +197,15 @@ class Training:
         return result
 
     def _order(self, epoch: int) -> list[NDArray[np.int64]]:
-        """The rows of each step's images, without the last, incomplete step."""
+        """Return the image rows of each step, without the last, incomplete step."""
         shuffled = seeds.generator(self.config.seed, "batch order", epoch).permutation(len(self.images))
         return np.split(shuffled[: self.steps_per_epoch * self.batch], self.steps_per_epoch)
 
     def _step(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, rate: float) -> Tensor:
-        """Take one step on these images and return its loss, which may still be computed by the device."""
+        """Take one step on these images and return its loss, which the device may still be computing."""
         size = self.config.batch // self.config.accumulate
         parts = [slice(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
-        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the set has fewer images than a batch
+        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the data set has fewer images than a batch
             parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
         labels = self.labels[torch.from_numpy(rows).to(self.device)]
         sizes = self.sizes[torch.from_numpy(rows)]
@@ -225,7 +228,7 @@ class Training:
         return loss
 
     def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
-        """Gradients of a loss that is a mean over images, part by part."""
+        """Compute the gradients of a loss that is a mean over images, part by part."""
         total = torch.zeros((), device=self.device)
         for part in parts:
             part_images = images(part)
@@ -241,11 +244,11 @@ class Training:
     def _coupled_gradients(
         self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment
     ) -> Tensor:
-        """Gradients of a loss of the whole minibatch, in the memory of a part.
+        """Compute the gradients of a loss of the whole minibatch with the memory of one part.
 
-        First the embeddings of all parts without a graph, then the loss and its gradient with respect to them, then
-        each part again, with the gradient of its embeddings. Gao et al. 2021, "Scaling deep contrastive learning batch
-        size under memory limited setup", section 3.2.
+        First the embeddings of all parts are computed without a graph, then the loss and its gradient with respect to
+        them. Then each part is computed again, and the gradient of its embeddings is passed back. Gao et al. 2021,
+        "Scaling deep contrastive learning batch size under memory limited setup", section 3.2.
         """
         embedding_parts = []
         with torch.no_grad(), statistics_kept(self.modules):
@@ -264,7 +267,7 @@ class Training:
         return loss.detach()
 
     def _images(self, squares: Tensor, sizes: Tensor, numbers: Tensor) -> Tensor:
-        """The views of images, (views n, 3, r, r), one view after another."""
+        """Return the views of images, (views n, 3, r, r), one view after another."""
         config = self.config.augmentation
         view_list = []
         for index, view_numbers in enumerate(numbers):
@@ -275,7 +278,10 @@ class Training:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def arrays(self) -> dict[str, Tensor]:
-        """The tensors of a checkpoint: weights, the optimiser's statistics and other tensors of the learner."""
+        """Return the tensors of a checkpoint.
+
+        These are the weights, the optimiser's statistics and other tensors of the learner.
+        """
         arrays = {f"weight {name}": tensor for name, tensor in tensors(self.modules).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
@@ -284,7 +290,7 @@ class Training:
 
 @contextmanager
 def statistics_kept(module: nn.Module) -> Iterator[None]:
-    """Do not update the running means and variances of batch norm inside this context."""
+    """Leave the running means and variances of batch norm unchanged inside this context."""
     norms = []
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -300,5 +306,5 @@ def statistics_kept(module: nn.Module) -> Iterator[None]:
 
 
 def state_name(config: Pretraining) -> str:
-    """The name of a training's checkpoints: its configuration without its length and recorded epochs."""
+    """Return the name of a training's checkpoints: its configuration without its length and recorded epochs."""
     return f"{RULE}: {replace(config, epochs=1, recorded=())}"

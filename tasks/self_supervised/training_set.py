@@ -1,4 +1,4 @@
-"""The images of a training as squares: on the device if they fit, else in a mapped file, read a step ahead."""
+"""Training images as squares, on the device if they fit, otherwise in a mapped file that is read one step ahead."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # largest share of a device's free memory for images
-TOGETHER = 1 << 26  # bytes of squares per batch
+SHARE = 0.5  # largest share of a device's free memory that images may use
+TOGETHER = 1 << 26  # bytes of squares processed at a time
 
 
 class Held(Protocol):
     """Images as squares, by their rows in a training set."""
 
     def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-        """The squares of each minibatch, (n, 3, side, side) bytes on the device."""
+        """Yield the squares of each minibatch, (n, 3, side, side) bytes, on the device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Resident:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Images in a mapped file; a thread reads the images of the next step during a step."""
+    """Images in a mapped file. During each step, a thread reads the images of the next one."""
 
     rows: PictureRows
     device: torch.device
@@ -69,7 +69,7 @@ class Mapped:
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """Some of a set's images as squares, computed on access."""
+    """Some of a data set's images as squares, computed on access."""
 
     pictures: BoxedPictures
     rows: NDArray[np.int64]
@@ -93,7 +93,7 @@ class Squares:
 def _hold_pictures(
     pictures: BoxedPictures, rows: NDArray[np.int64], side: int, device: torch.device, description: str
 ) -> Held:
-    """These images as squares for a device.
+    """Return these images as squares for a device.
 
     Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`), under a digest of
     `description`, which must identify data and rows. Raises DatasetError if they cannot be read or written.
@@ -111,7 +111,7 @@ def _hold_pictures(
 
 
 def resident(squares: PictureRows, device: torch.device) -> Resident:
-    """All images on the device."""
+    """Return all images, placed on the device."""
     side = squares.shape[0]
     images = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=device)
     batch_size = max(1, TOGETHER // (side * side * 3))
@@ -123,7 +123,7 @@ def resident(squares: PictureRows, device: torch.device) -> Resident:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Images as squares, their sizes (n, 2: height, width) and their classes (n,)."""
+    """Images as squares, their sizes (n, 2: height, width) and their labels (n,)."""
 
     squares: Held
     sizes: NDArray[np.int32]
@@ -134,9 +134,9 @@ class TrainingSet:
 
 
 def training_set(config: Pretraining, pictures: BoxedPictures, device: torch.device) -> TrainingSet:
-    """The config's part of these images. Raises DatasetError if they are too few or unreadable."""
+    """Return the config's part of these images. Raises DatasetError if there are too few or one cannot be read."""
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
-    # The requested side, else twice the resolution, at most the longest side of any image.
+    # The requested side, else twice the resolution, but at most the longest side of any image.
     side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
     return TrainingSet(_hold_pictures(pictures, rows, side, device, str(config.images)), sizes, pictures.labels[rows])

@@ -1,12 +1,12 @@
-"""Views of images: a random window, resized to a square, with changed colours, for a whole minibatch at once.
+"""Views of images: a random window, resized to a square, with changed colours. Whole minibatches are processed at once.
 
-All random numbers are a function of the seed, the epoch and the step. A window is cropped in the image's original
+All random numbers are functions of the seed, the epoch and the step. A window is cropped in the image's original
 geometry. It is sampled with the triangle kernel of bilinear interpolation, which is as wide as an output pixel if the
-window is reduced (antialiased, as in torchvision and Pillow), and includes Gaussian blur: each is a product of two
-matrices, one per axis. Colour changes are one 3 x 3 matrix and one constant per image: brightness, contrast,
+window is reduced (antialiased, as in torchvision and Pillow), and then blurred with a Gaussian. Both are products of
+two matrices, one per axis. Colour changes consist of one 3 x 3 matrix and one constant per image: brightness, contrast,
 saturation, hue (a rotation about the grey axis) and grey, in this order, clipped once after the last, as in the code of
-the audit's paper (which computes contrast and saturation from the grey of the unchanged image); solarisation follows.
-A view therefore needs one product per axis and one for colours and normalisation.
+the audit's paper (which computes contrast and saturation from the grey of the unchanged image); solarisation follows. A
+view therefore needs one product per axis and one for colours and normalisation.
 
 torchvision's ColorJitter instead uses a random order, clips after each change, and rotates hue in HSV.
 """
@@ -23,7 +23,7 @@ from tasks.numerics import seeds
 from tasks.self_supervised.networks import DEVIATION, MEAN
 from tasks.self_supervised.pretraining_config import Augmentation
 
-TRIES = 10  # drawn windows; the first inside the image is used
+TRIES = 10  # number of drawn windows; the first that fits into the image is used
 RATIOS = (math.log(3 / 4), math.log(4 / 3))
 # Share of images with changed colours, and the largest change of each property.
 JITTERED = 0.8
@@ -31,7 +31,7 @@ BRIGHTNESS = 0.4
 CONTRAST = 0.4
 SATURATION = 0.2
 HUE = 0.1
-GREY = (0.299, 0.587, 0.114)  # ITU-R 601, as torchvision and Pillow
+GREY = (0.299, 0.587, 0.114)  # ITU-R 601, as in torchvision and Pillow
 SIGMAS = (0.1 / 224, 2 / 224)  # of the blur, relative to the side of the view
 SOLARISED_FROM = 128 / 255
 # The uniform numbers of a view, in this order.
@@ -42,25 +42,31 @@ NUMBERS = WINDOW + len(NAMES)
 
 
 def draw_views(seed: int, epoch: int, step: int, rows: int, views: int = 2) -> Tensor:
-    """The uniform numbers of a step's views, (views, rows, NUMBERS) on the CPU, the same on every device."""
+    """Draw the uniform numbers of a step's views, (views, rows, NUMBERS) on the CPU.
+
+    They are the same on every device.
+    """
     generator = torch.Generator().manual_seed(seeds.derive(seed, "views", epoch, step))
     return torch.rand(views, rows, NUMBERS, generator=generator)
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """The random changes of each image of a view."""
+    """The random changes of each image in a view."""
 
-    windows: Tensor  # (n, 4): left, top, right and bottom, in widths and heights of the image
+    windows: Tensor  # (n, 4): left, top, right and bottom, in image widths and heights
     flipped: Tensor  # (n,) bool
-    sigma: Tensor | None  # (n,) of the blur, in pixels of the view, 0 without; None: no image is blurred
+    sigma: Tensor | None  # (n,) blur in pixels of the view, 0 without; None: no image is blurred
     mixing: Tensor  # (n, 3, 3): matrix from old to new colours
     contrast: Tensor  # (n,): the share of the mean grey in the new colours
     solarised: Tensor  # (m,): solarised rows
 
 
 def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> Drawing:
-    """The changes of a view (0 or 1) of images of these sizes (n, 2: height, width), from numbers (n, NUMBERS)."""
+    """Return the changes of a view (0 or 1) of images with these sizes (n, 2: height, width).
+
+    They are computed from the uniform numbers (n, NUMBERS).
+    """
 
     def number(name: str) -> Tensor:
         return numbers[:, COLUMNS[name]]
@@ -68,7 +74,7 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
     changed = number("jitter") < JITTERED
 
     def factor(name: str, amplitude: float) -> Tensor:
-        """In [1 - amplitude, 1 + amplitude]; 1 if colours are not changed."""
+        """Return factors in [1 - amplitude, 1 + amplitude], or 1 if colours are not changed."""
         return torch.where(changed, 1 + amplitude * config.jitter * (2 * number(name) - 1), 1)
 
     brightness = factor("brightness", BRIGHTNESS)
@@ -90,10 +96,10 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
 
 
 def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
-    """The windows (n, 4) by numbers (n, TRIES, 4) in images of these sizes (n, 2), as shares of width and height.
+    """Return the windows (n, 4), as shares of width and height, of images with these sizes (n, 2).
 
-    The first of ten windows inside the image, else the largest central window with an allowed ratio, as in
-    torchvision's RandomResizedCrop, which uses whole pixels.
+    They are computed from the uniform numbers (n, TRIES, 4). The first of ten windows inside the image is used, or else
+    the largest central window with an allowed ratio, as in torchvision's RandomResizedCrop, which uses whole pixels.
     """
     height = sizes[:, :1].float()
     width = sizes[:, 1:].float()
@@ -118,14 +124,14 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _mix_with_grey(keeping: Tensor) -> Tensor:
-    """Matrices (n, 3, 3) that mix colours with their grey and keep the share `keeping` (n,) of the colour."""
+    """Return matrices (n, 3, 3) that mix colours with their grey, keeping the share `keeping` (n,) of the colour."""
     identity = torch.eye(3)
     grey = torch.tensor(GREY).expand(3, 3)
     return keeping[:, None, None] * identity + (1 - keeping)[:, None, None] * grey
 
 
 def hue(turn: Tensor) -> Tensor:
-    """Rotation matrices (n, 3, 3) about the grey axis by angles (n,): Rodrigues' formula about (1, 1, 1)."""
+    """Return rotation matrices (n, 3, 3) about the grey axis by angles (n,): Rodrigues' formula about (1, 1, 1)."""
     cosine = turn.cos()[:, None, None]
     sine = turn.sin()[:, None, None] / math.sqrt(3)
     across = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
@@ -133,7 +139,10 @@ def hue(turn: Tensor) -> Tensor:
 
 
 def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
-    """The normalised view (n, 3, r, r) of square images (n, 3, s, s), bytes or float32 from 0 to 255."""
+    """Return the normalised view (n, 3, r, r) of square images (n, 3, s, s).
+
+    Images are bytes, or float32 from 0 to 255.
+    """
     n = len(squares)
     side = squares.shape[2]
     resolution = config.resolution
@@ -152,7 +161,7 @@ def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
 
 
 def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
-    """Mix colours (n, 3, positions), move them towards their mean grey by a share (n,), clip and normalise."""
+    """Mix colours (n, 3, positions), move them towards their mean grey by a share (n,), clip and normalise them."""
     mean = x.new_tensor(MEAN)
     deviation = x.new_tensor(DEVIATION)
     grey = x.new_tensor(GREY)
@@ -170,9 +179,9 @@ def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> 
 
 
 def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tensor | None) -> Tensor:
-    """The matrix (n, resolution, side) that resamples a window to `resolution` pixels, blurred by sigma.
+    """Return the matrix (n, resolution, side) that resamples a window to `resolution` pixels, blurred by sigma.
 
-    The window extends from `start` to `end` (n,), as shares of the side. Rows sum to 1, also at the edges of the image.
+    The window extends from `start` to `end` (n,), as shares of the side. Rows sum to 1, even at the edges of the image.
     """
     scale = ((end - start) * (side / resolution))[:, None]
     middle = (start * side)[:, None] + (torch.arange(resolution, device=start.device) + 0.5) * scale
@@ -185,7 +194,10 @@ def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tens
 
 
 def blur(sigma: Tensor, resolution: int) -> Tensor:
-    """The matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,); the identity if it is 0."""
+    """Return the matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,).
+
+    It is the identity if sigma is 0.
+    """
     pixels = torch.arange(resolution, device=sigma.device)
     squared = (pixels[:, None] - pixels).square().float()
     weights = (squared * (-0.5 / sigma.square().clamp(min=1e-6))[:, None, None]).exp_()
@@ -193,7 +205,7 @@ def blur(sigma: Tensor, resolution: int) -> Tensor:
 
 
 def send(part: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, copied asynchronously."""
+    """Copy the tensor to the device asynchronously."""
     if device.type != "cuda":
         return part.to(device)
     return part.pin_memory().to(device, non_blocking=True)

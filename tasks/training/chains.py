@@ -1,8 +1,9 @@
-"""Chains: a long training as links, each a job "this training, up to epoch e" that continues from an earlier link.
+"""Chains split a long training into links, jobs for "this training up to epoch e" that continue from earlier links.
 
-A link is the same config with fewer `epochs`. Its result does not depend on the state that it continues from: on a CPU,
-a chain equals the unbroken training bit by bit, also if training stopped early in an earlier link. States are passed
-between processes as uncompressed NumPy archives; a state contains the digest of its training and is used for no other.
+A link has the same config with fewer `epochs`. Its result does not depend on the state from which it continues: on a
+CPU, a chain equals the unbroken training bit by bit, even if training stopped early in an earlier link. States are
+passed between processes as uncompressed NumPy archives. Each contains the digest of its training and is not used for
+any other.
 
 Planning a chain does not import torch.
 """
@@ -34,19 +35,19 @@ Part = Callable[[Any, int, int], Any]
 
 
 def up_to(config: Any, before: int, end: int) -> Any:  # noqa: ARG001 - records no epochs
-    """Return the training up to epoch `end`."""
+    """Return the config of the training up to epoch `end`."""
     return replace(config, epochs=end)
 
 
 def recording_up_to(config: Any, before: int, end: int) -> Any:
-    """Return the training up to epoch `end`, which records only its `asked` epochs after epoch `before`."""
+    """Return the config of the training up to epoch `end`, recording only requested epochs after epoch `before`."""
     first = -1 if before == 0 else before
     recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
     return replace(config, epochs=end, recorded=recorded or None)
 
 
 def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int = 0) -> Iterator[str]:
-    """Yield an error unless `recorded` are ascending epochs from `first` (0: untrained) to `epochs`."""
+    """Yield an error unless `recorded` holds ascending epochs from `first` (0: untrained) to `epochs`."""
     recorded_epochs = list(recorded or ())
     if recorded_epochs != sorted(set(recorded_epochs)) or any(
         not first <= epoch <= epochs for epoch in recorded_epochs
@@ -57,7 +58,7 @@ def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int
 def chain(
     function: Function, config: Any, link: int, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> tuple[Job, ...]:
-    """Plan the training as jobs of `link` epochs each (0: one job), in order; all jobs are computed.
+    """Plan the training as jobs of `link` epochs each (0: a single job), in order. All jobs are computed.
 
     `part(config, before, end)` is the config of the link from epoch `before` to epoch `end`.
     """
@@ -87,8 +88,8 @@ class Linked:
 def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
     """Run `trainer.train_by_index` for members that continue from their jobs' checkpoints.
 
-    The keys of `members` and `linked` are the jobs' indices in the call. Requested states are stored before the
-    outcomes are yielded.
+    The keys of `members` and `linked` are job indices within the call. Requested states are stored before the outcomes
+    are yielded.
     """
     from tasks.training import trainer
 
@@ -112,10 +113,10 @@ UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSE
 
 
 def nearest_state(index: int, training: str, learning: Objective, latest: int) -> State | None:
-    """Return the latest checkpoint that a call's job may continue from; None if it starts from scratch.
+    """Return the latest checkpoint from which a call's job may continue, or None if it starts from scratch.
 
-    It must belong to this training and to a network with these weights, and be at most at epoch `latest`, since a model
-    cannot be evaluated at an earlier epoch.
+    The checkpoint must belong to this training and to a network with these weights. It may be at most at epoch
+    `latest`, since a model that has passed an epoch can no longer be evaluated at it.
     """
     for data in checkpoints.earlier_checkpoints(index):
         state = unpack_state(data, training)
@@ -125,7 +126,7 @@ def nearest_state(index: int, training: str, learning: Objective, latest: int) -
 
 
 def pack_state(state: State, training: str) -> bytes:
-    """Return the state as bytes; `training` identifies the training by all of its settings except its length."""
+    """Serialise the state. `training` identifies the training by all of its settings except its length."""
     arrays: dict[str, NDArray[Any]] = {
         "training": digest(training),
         "history": np.array([astuple(epoch) for epoch in state.history], np.float64).reshape(-1, 4),
@@ -141,7 +142,7 @@ def pack_state(state: State, training: str) -> bytes:
 
 
 def unpack_state(data: bytes, training: str) -> State | None:
-    """Return the state in these bytes; None if they contain no state, or that of another training."""
+    """Return the state in these bytes, or None if they contain no state or that of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
@@ -159,7 +160,7 @@ def unpack_state(data: bytes, training: str) -> State | None:
 
 
 def fits_network(state: State, learning: Objective) -> bool:
-    """Whether the state has the weights of a network, by names and shapes, and the moments of learned weights."""
+    """Return whether the state has this network's weights (names and shapes) and the moments of its learned weights."""
     weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
     learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
     return weights == _shapes(state.weights) and all(
@@ -168,7 +169,7 @@ def fits_network(state: State, learning: Objective) -> bool:
 
 
 def _other(state: State) -> Arrays:
-    """Return the best epoch's weights that differ from the last epoch's; empty for a training without patience."""
+    """Return the best epoch's weights that differ from the last epoch's. Empty for a training without patience."""
     weights = state.weights  # compared bitwise, so that 0.0 and -0.0 differ
     result = {}
     for name, best in state.best_weights.items():

@@ -1,4 +1,4 @@
-"""Training of image classifiers: the task that audits of classifiers use to plan their models.
+"""Train image classifiers: the task with which classifier audits plan their models.
 
 Published training: Adam, cross-entropy, up to 500 epochs, early stopping after 10 epochs without a lower validation
 loss, with the best epoch restored. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NearestImages(Ranged):
-    """The `count` images nearest to the image in `row`, excluding that image, by the distance of their pixels.
+    """The `count` images nearest to the image in `row` by pixel distance, excluding that image itself.
 
     Deduplication removes near copies of a record from training data. Lee et al. 2022, "Deduplicating training data
     makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
-    language models", do so for text. Here a fixed number of images is left out, instead of those within a distance, so
-    that all trainings have the same number of images.
+    language models", do so for text. Here a fixed number of images is left out, rather than all images within some
+    distance, so that all trainings have the same number of images.
     """
 
     row: Annotated[int, AtLeast(0)]
     count: Annotated[int, AtLeast(1)]
 
     def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
-        """Return their rows among these images (n, h, w, c), ascending: (count,).
+        """Return the rows (count,) of the neighbours among these images (n, h, w, c), ascending.
 
-        The search is exact; for equal distances, the lower row comes first. Raises ValueError if there are too few
+        The search is exact. At equal distances, the lower row comes first. Raises ValueError if there are too few
         images.
         """
         from tasks.numerics.nearest_neighbours import nearest
@@ -71,15 +71,16 @@ class NearestImages(Ranged):
         return np.sort(rows + (rows >= self.row))
 
 
-# MLP-1's best epoch is about 42 for 1,437 digits and 12 for MNIST's 60,000 images: more images require fewer epochs.
+# MLP-1's best epoch is about 42 for 1,437 digits and 12 for MNIST's 60,000 images: with more images, fewer epochs are
+# needed.
 DIGITS = 1437
 KEPT = 42.0
-FALL = -1 / 3  # the exponent between the two
-# Wider networks require fewer epochs: 81, 54, 41 and 25 for digits at a width of 0.25, 0.5, 1 and 2.
+FALL = -1 / 3  # the exponent between these two points
+# Wider networks need fewer epochs: 81, 54, 41 and 25 for digits at a width of 0.25, 0.5, 1 and 2.
 FALL_WITH_WIDTH = -1 / 2
-FACTOR = 2.0  # by which the number of epochs may differ for other networks and data sets
+FACTOR = 2.0  # by which the number of epochs may be off for other networks and data sets
 BEGUN = "begin to train a classifier"  # fixed cost of a training
-VALIDATED = 1 / 3  # of a step on an image: the forward pass
+VALIDATED = 1 / 3  # cost of validating an image, in training steps on an image: the forward pass
 
 
 def classifier_work(
@@ -93,10 +94,10 @@ def classifier_work(
     width: float = 1.0,
     times: float = 1.0,
 ) -> Work:
-    """Return the work of a training on `examples` images with `validated` validation images after every epoch.
+    """Return the work of training on `examples` images with `validated` validation images after every epoch.
 
-    With `ends_at_best_epoch`, it ends at the best epoch of another training with patience. `way` names the unit, which
-    is that of the network in its published width; at this `width`, an image is `times` the work.
+    With `ends_at_best_epoch`, the training ends at the best epoch of another training with patience. `way` names the
+    unit of work, which refers to the network at its published width. At this `width`, an image is `times` the work.
     """
     unit = f"{way} {network} on {format_shape(shape)}"
     epoch_work = times * (examples + VALIDATED * validated)
@@ -110,29 +111,30 @@ def classifier_work(
 
 
 def _kept_epoch(examples: int, width: float = 1.0) -> float:
-    """Return the expected epoch of the lowest validation loss for this number of examples and width."""
+    """Return the expected epoch of the lowest validation loss for this number of examples and this width."""
     return max(1.0, KEPT * float((max(1, examples) / DIGITS) ** FALL * width**FALL_WITH_WIDTH))
 
 
-PRIVATE = ("mlp1", "cnn1")  # networks that train with privacy
+PRIVATE = ("mlp1", "cnn1")  # networks that can be trained with privacy
 
 
 @dataclass(frozen=True)
 class Burnt(Ranged):
     """A training image that carries a feature."""
 
-    row: Annotated[int, AtLeast(0)]  # of the training split
+    row: Annotated[int, AtLeast(0)]  # row of the training split
     feature: Feature
 
 
 @dataclass(frozen=True)
 class Training(Ranged):
-    """The training of one classifier. The validation loss is measured on the whole test split.
+    """Training of one classifier. The validation loss is measured on the whole test split.
 
     `patience` is the number of epochs without a lower validation loss after which training stops and restores the best
-    epoch; 0: it trains for all epochs and keeps the last weights. `schedule` contains (epoch, factor): after this epoch
-    the learning rate is the initial one times the factor. `width` is the factor on the network's hidden layers. The
-    classifier is trained on the first `examples` training images (0: all) except those in `left_out`.
+    epoch. If it is 0, training runs for all epochs and keeps the last weights. `schedule` contains pairs (epoch,
+    factor): after this epoch, the learning rate is the initial one times the factor. `width` scales the network's
+    hidden layers. The classifier is trained on the first `examples` training images (0: all) except those in
+    `left_out`.
     """
 
     data: Dataset
@@ -143,7 +145,7 @@ class Training(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     burnt: tuple[Burnt, ...] = ()  # at most one feature per row, rows ascending
     examples: Annotated[int, AtLeast(0)] = 0
-    epochs: Count = 500  # at most
+    epochs: Count = 500  # maximum
     patience: int = 10
     optimiser: OptimiserName = "adam"
     learning_rate: Rate = 3e-4
@@ -164,7 +166,7 @@ class Training(Ranged):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the training. Raises ValueError for impossible settings."""
+        """The training recipe. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
 
@@ -180,14 +182,17 @@ def check_private(network: Network, batch_norm: bool, recipe: Recipe) -> None:
 def batch_key(config: Training) -> Training:
     """Return the settings that trainings in one call must share: all except seed, features and learning rate.
 
-    The record whose neighbours are left out may also differ, since the number of rows is the same.
+    The record whose neighbours are left out may also differ, since the number of rows stays the same.
     """
     neighbours = config.left_out and dataclasses.replace(config.left_out, row=0)
     return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=neighbours)
 
 
 def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
-    """Return the work of the training; with `ends_at_best_epoch`, it ends at that epoch of a training with patience."""
+    """Return the work of the training.
+
+    With `ends_at_best_epoch`, it ends at the best epoch of a training with patience.
+    """
     from tasks.datasets.catalog import load
 
     images = load(config.data)
@@ -213,12 +218,12 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Yield each training's MODEL table, or its exception, as it ends. All must have the same batch key."""
+    """Yield each training's MODEL table, or its exception, when it ends. All must have the same batch key."""
     return train_jobs(dict(enumerate(configs)))
 
 
 def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Run `train_many` for at least one of a call's jobs, by their index in the call."""
+    """Run `train_many` for one or more of a call's jobs, keyed by their index in the call."""
     from tasks.datasets.catalog import load
 
     if len({batch_key(config) for config in configs.values()}) > 1:
@@ -238,7 +243,7 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
 def train_members(
     first: Training, spec: Spec, members: Mapping[int, Member], configs: Mapping[int, Training]
 ) -> Iterator[Outcome]:
-    """Yield each member's outcome, by its job's index in the call; trainings with privacy have no chains."""
+    """Yield each member's outcome, keyed by its job's index in the call. Trainings with privacy have no chains."""
     if first.privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
@@ -251,12 +256,12 @@ def train_members(
 
 @task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Training, inputs: Inputs) -> pa.Table:
-    """Train a network and return its MODEL table, or PRIVATE_MODEL with privacy."""
+    """Train a network and return its MODEL table, or PRIVATE_MODEL if it is trained with privacy."""
     return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Training) -> Linked:
-    """Return the states that a training may continue from: of the same training, for any number of epochs."""
+    """Return the states that a training may continue from: those of the same training with any number of epochs."""
     one_epoch_config = dataclasses.replace(config, epochs=1)
     return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
 
@@ -270,14 +275,14 @@ def architecture(config: Training, images: Images) -> Architecture:
 
 
 def spec_of(config: Training, images: Images) -> Spec:
-    """Return the parts that trainings of one batch key share."""
+    """Return what all trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
     return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:
-    """Return the member with its rows and images with features. Raises ValueError if the split has too few rows."""
+    """Return the member with its rows and its images with features. Raises ValueError if the split has too few rows."""
     from tasks.datasets.features import burn
 
     count = config.examples or len(images.train_images)
@@ -297,7 +302,7 @@ def member_of(config: Training, images: Images) -> Member:
 
 
 def model_table(config: Training, images: Images, result: Trained) -> pa.Table:
-    """Return the MODEL or PRIVATE_MODEL table of a trained network: one row."""
+    """Return the one-row MODEL or PRIVATE_MODEL table of a trained network."""
     row = model_row(config.seed, architecture(config, images), result)
     if result.epsilons is None:
         return pa.Table.from_pylist([row], schema=add_width(MODEL, config.width))
@@ -306,7 +311,7 @@ def model_table(config: Training, images: Images, result: Trained) -> pa.Table:
 
 
 def model_row(seed: int, network: Architecture, result: Trained) -> dict[str, Any]:
-    """Return the MODEL row of a network that was trained with this seed."""
+    """Return the MODEL row of a network trained with this seed."""
     from tasks.models.networks import network_row, weight_rows
 
     return {

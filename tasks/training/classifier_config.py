@@ -1,7 +1,7 @@
-"""Configurations of the training of image classifiers, shared by audits.
+"""Configurations for training image classifiers, shared by audits.
 
-An audit has one field `training` with one of these types, or with a type that adds settings. Each way of training has
-its own type, selected by its tag.
+An audit has one field `training` of one of these types, or of a type that adds settings. Each training method has its
+own type, selected by its tag.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T", bound="RegularisedTraining")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkTraining(Ranged):
-    """A network trained by cross-entropy: the settings common to all such trainings.
+    """A network trained by cross-entropy. Contains the settings that all such trainings share.
 
-    A subclass turns a property into a setting by replacing it with a field.
+    A subclass turns a property into a setting by overriding it with a field.
     """
 
     augmentation: bool = False
@@ -46,7 +46,7 @@ class NetworkTraining(Ranged):
 
     @property
     def network(self) -> Network:
-        """The network that is trained."""
+        """The network to train."""
         raise NotImplementedError
 
     @property
@@ -60,7 +60,7 @@ class NetworkTraining(Ranged):
 
     @property
     def patience(self) -> int:
-        """Epochs without a lower validation loss after which training stops; 0: never."""
+        """Number of epochs without a lower validation loss after which training stops; 0 disables early stopping."""
         return 0
 
     @property
@@ -70,25 +70,25 @@ class NetworkTraining(Ranged):
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The privacy guarantee of the training; None without one."""
+        """The privacy guarantee of the training, or None without one."""
         return None
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the training. Raises ValueError for impossible settings."""
+        """The training recipe. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegularisedTraining(NetworkTraining):
-    """A training with the regularisers and the schedule of published recipes."""
+    """A training with the regularisers and the learning-rate schedule of published recipes."""
 
     dropout: bool = False
     """Whether to train with dropout."""
     batch_norm: bool = False
     """Whether the network has batch norm."""
-    schedule: tuple[tuple[int, float], ...] = ()  # a field in place of the property
-    """Pairs (epoch, factor): after this epoch the learning rate is the initial one times the factor."""
+    schedule: tuple[tuple[int, float], ...] = ()  # a field that replaces the property
+    """Pairs (epoch, factor): after this epoch, the learning rate is the initial one times the factor."""
 
     @property
     def regularisers(self) -> Regularisers:
@@ -107,15 +107,15 @@ class RegularisedTraining(NetworkTraining):
 class ClassifierTraining(NetworkTraining):
     """A classifier trained by Engram: network, optimiser and privacy.
 
-    The defaults follow Carlini et al.'s shadow models for data of MNIST's size, except for the network.
+    Except for the network, the defaults follow Carlini et al.'s shadow models for data of MNIST's size.
     """
 
     tag: ClassVar[str] = "classifier"
 
-    network: Network = Network("cnn1")  # a field in place of the property
+    network: Network = Network("cnn1")  # a field that replaces the property
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     privacy: Privacy | None = None
-    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+    """Ours: train with differential privacy (mlp1 and cnn1 only); by default, train without."""
 
     @property
     def guarantee(self) -> Privacy | None:

@@ -1,8 +1,8 @@
-"""Training of image classifiers by cross-entropy, with images augmented or cropped independently in every minibatch.
+"""Train image classifiers by cross-entropy, with images augmented or cropped independently in every minibatch.
 
-The augmentation is contrast, a crop of all but one row and one column, and for colour images a mirror. Hartley &
-Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4. Crops are random in training and
-central in evaluation.
+Augmentation changes the contrast, crops all but one row and one column, and mirrors colour images. Hartley & Tsaftaris,
+"Unintended memorisation of unique features in neural networks", A.4. Crops are random in training and central in
+evaluation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.models.networks import Architecture, images
 from tasks.numerics.matmul import products
 from tasks.training.objective import Batch
 
-# sites of random numbers; a network's layers use sites from 1
+# random number sites; the layers of a network use sites from 1
 CONTRAST = 0
 CROP = -1
 MIRROR = -2
@@ -35,13 +35,14 @@ Shape = tuple[int, int, int]  # height, width, channels
 
 
 def augment(pixels: Tensor, shape: Shape, draws: CounterRng) -> Tensor:
-    """Change each image at random: (models, rows, height * width * channels) in [0, 1], in and out.
+    """Change each image at random. Input and output are (models, rows, height * width * channels) in [0, 1].
 
-    Contrast: each value's distance from the mean of its channel in its image times U[0.8, 1.2], not cut off at 0 or 1,
-    as `tf.image.random_contrast` does. Crop: (height - 1, width - 1) of the image from one of the four places, so 27x27
-    of 28x28; zeros to the right and below bring it back to its size. What lies at least 1 pixel from every edge, as the
-    unique feature does, always stays. Mirror: half of the images with several channels are turned left to right before
-    the zeros are added; the feature moves to the other side with them.
+    Contrast: in each image, each value's distance from its channel mean is multiplied by U[0.8, 1.2]. As in
+    `tf.image.random_contrast`, results are not clipped to [0, 1]. Crop: (height - 1, width - 1) of the image from one
+    of four positions, for example 27x27 of 28x28. Zeros to the right and below restore the original size. Pixels at
+    least 1 pixel away from every edge, such as those of the unique feature, always remain. Mirror: half of the images
+    with several channels are flipped left to right before the zeros are added, and the feature moves to the other side
+    with them.
     """
     models, rows = pixels.shape[:2]
     height, width, channels = shape
@@ -61,14 +62,14 @@ def augment(pixels: Tensor, shape: Shape, draws: CounterRng) -> Tensor:
 def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> Tensor:
     """Crop a square of each image: (models, rows, height * width * channels) to (models, rows, side * side * channels).
 
-    The top is one of height - side + 1 positions, the left one of width - side + 1, all equally likely to within 2^-32
-    times their number. Raises ValueError if the image is smaller than the square.
+    The top edge is one of height - side + 1 positions and the left edge one of width - side + 1, all equally likely to
+    within 2^-32 times their number. Raises ValueError if the image is smaller than the square.
     """
     _check_crop(shape, side)
     height, width, channels = shape
     rows = pixels.shape[1]
     words = draws.words(CROP_PLACE, 2 * rows).bitwise_and_(2**BITS - 1).view(-1, rows, 2)
-    # The upper half of bits times n is U{0, ..., n - 1}; a float32 in [0, 1) times n may be rounded up to n.
+    # The upper half of bits times n is U{0, ..., n - 1}. A float32 in [0, 1) times n could be rounded up to n.
     top_edge = (words[..., 0] * (height - side + 1)) >> BITS
     left_edge = (words[..., 1] * (width - side + 1)) >> BITS
     first = (top_edge * width + left_edge) * channels
@@ -79,9 +80,9 @@ def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> 
 
 
 def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
-    """Crop the central square of each image, (models, rows, height * width * channels).
+    """Crop the central square of each image (models, rows, height * width * channels).
 
-    The larger half of an odd margin is below and to the right. Raises ValueError if the image is smaller than the
+    If a margin is odd, its larger half is below or to the right. Raises ValueError if the image is smaller than the
     square.
     """
     _check_crop(shape, side)
@@ -91,7 +92,7 @@ def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
 
 
 def central_images(images: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """Crop the central square of images (n, h, w, c): (n, side, side, c), a view."""
+    """Return a view of the central squares (n, side, side, c) of images (n, h, w, c)."""
     height, width, channels = images.shape[1:]
     _check_crop((height, width, channels), side)
     return images[:, middle(height, side), middle(width, side)]
@@ -103,7 +104,7 @@ def middle(length: int, side: int) -> slice:
 
 
 def _check_crop(shape: Shape, side: int) -> None:
-    """Raise ValueError unless the images contain a square of this side."""
+    """Raise ValueError unless the images contain a square of this side length."""
     height, width, _ = shape
     if not 1 <= side <= min(height, width):
         raise ValueError(
@@ -112,13 +113,13 @@ def _check_crop(shape: Shape, side: int) -> None:
 
 
 class CrossEntropy:
-    """A network learns the class of an image.
+    """Objective of a network that learns the class of an image.
 
-    The loss is -log softmax(logits)[label], in nats; that of a minibatch is the mean. Pixels are scaled to [0, 1]; with
-    `augmentation`, training changes them at random in every minibatch.
+    The loss is -log softmax(logits)[label], in nats. The loss of a minibatch is the mean. Pixels are scaled to [0, 1].
+    With `augmentation`, they are changed at random in every training minibatch.
 
-    With `crop` above 0, the network takes squares of that side from larger images of this `shape`: random ones in every
-    minibatch of training, before any other change, and central ones in evaluation.
+    With `crop` above 0, the network takes squares of that side length from larger images of this `shape`: random ones
+    in every training minibatch, before any other change, and central ones in evaluation.
     """
 
     total = False
@@ -172,7 +173,7 @@ class CrossEntropy:
         return -log_p.gather(2, batch.labels[..., None])[..., 0]
 
     def training_pixels(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the pixels of a minibatch in training: cropped, in [0, 1] and augmented."""
+        """Return the pixels of a training minibatch: cropped, scaled to [0, 1] and augmented."""
         draws = batch.mode.draws
         pixels = batch.pixels
         if self.crop:
@@ -193,12 +194,12 @@ class CrossEntropy:
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 
     def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
-        """Return the log probability of every class: (models, rows, classes)."""
+        """Return the log probability of every class, (models, rows, classes)."""
         return self._log_p(Layers(tensors, mode), pixels)
 
     def _log_p(self, layers: Layers, pixels: Tensor) -> Tensor:
         logits = self.architecture.logits(layers, pixels)
-        # Classes by rows, since torch's softmax over a short inner axis is four times slower.
+        # Put classes before rows, since torch's softmax over a short inner axis is four times slower.
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 
     def manual_gradient(
@@ -215,17 +216,17 @@ class CrossEntropy:
         layers = perceptron_layers(tensors)
         dtype = layers[0][0].dtype
         by = products(pixels.device, dtype)
-        # Channels first, as in the layers; rows of pixels have channels last.
+        # Channels come first, as in the layers; rows of pixels have channels last.
         rows = images(pixels[None], self.shape).reshape(len(pixels), -1)
         values = perceptron_activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places = labels[None]
         loss = -(log_p.gather(0, places)[0] @ shares)
-        # The gradient of -log p(label) in the logits is p - one-hot.
+        # The gradient of -log p(label) with respect to the logits is p - one-hot.
         gradient = log_p.exp_().scatter_add_(0, places, torch.full_like(shares, -1)[None]).mul_(shares).t()
         return loss, perceptron_gradients(layers, values, gradient, by)
 
 
 def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:
-    """Scale pixels to [0, 1], in the precision of the weights."""
+    """Scale pixels to [0, 1] in the precision of the weights."""
     return pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)

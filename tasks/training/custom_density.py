@@ -1,26 +1,26 @@
-"""A user's model of the density of images, such as a flow or a diffusion model with a bound, and its training.
+"""Train a user's density model of images, such as a flow or a diffusion model with a bound.
 
-`package.module:factory` names a function: factory(shape), with shape (channels, height, width), returns a
-torch.nn.Module. Its images are float32 (rows, channels, height, width), its numbers are in nats:
+`package.module:factory` names a function. factory(shape), with shape (channels, height, width), returns a
+torch.nn.Module. Images are float32 (rows, channels, height, width), and densities and losses are in nats:
 
-    log_prob(images) -> (rows,)   log density of its inputs, or an estimate or a bound of it
+    log_prob(images) -> (rows,)   log density of the inputs, or an estimate or bound of it
     loss(images) -> (rows,)       training loss, summed over a minibatch; -log_prob(images) by default
-    sample(count) -> images       (count, channels, height, width) in the form of its inputs; without it, no samples
+    sample(count) -> images       (count, channels, height, width), like the inputs; without it, no samples are drawn
     sees = "dequantised"          conversion of a byte to an input
 
-`sees`, `loss` and `sample` are optional. The input for a byte is, drawn again in every step of training,
+`sees`, `loss` and `sample` are optional. The input for a byte is drawn again in every training step:
 
 - "dequantised": (byte + u) / 256, u uniform, in (0, 1);
 - "binary": 1 with probability byte / 255, else 0;
 - "logit": logit(0.05 + 0.9 (byte + u) / 256).
 
-This module converts log densities of inputs to log densities of bytes by the change of variables; log_prob must not.
-In evaluation, every observation has one fixed input that all models share, or one input per model.
+This module converts log densities of inputs to log densities of bytes by the change of variables; log_prob must not. In
+evaluation, every observation has one fixed input, either shared by all models or one per model.
 
 Random numbers come from torch's generator on the device of the images. It is seeded for the initial weights, for each
-step of training, for `sample`, and for log_prob of each block of 128 observations (rows 0 to 127 of the data set, 128
-to 255, ...), separately for each model, so that no result depends on other computations. Constants of the module should
-be buffers, which move to the device and are stored with the weights. In evaluation mode, rows must be independent, at
+training step, for `sample`, and for log_prob of each block of 128 observations (rows 0 to 127 of the data set, 128 to
+255, ...), separately for each model, so that no result depends on other computations. Register the module's constants
+as buffers, which move to the device and are stored with the weights. In evaluation mode, rows must be independent, at
 most 128 at a time. Several models are trained in one pass if torch.vmap yields the same results as single models, and
 if the module draws no random numbers.
 """
@@ -47,11 +47,11 @@ SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "binary": lambda shape: Binary(shape, padding=0),
     "logit": lambda shape: Logit(shape, mirrored=False),
 }
-SAMPLED = 256  # samples at a time
+SAMPLED = 256  # samples drawn at a time
 
 
 class DensityModule:
-    """The density model that a user's factory makes for images (height, width, channels).
+    """The density model that a user's factory returns for images (height, width, channels).
 
     The model is tested on a few images. Raises ValueError if it cannot be used.
     """
@@ -76,7 +76,7 @@ class DensityModule:
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        """Return every tensor of the module."""
+        """Every tensor of the module."""
         return self.module.weights
 
     @property
@@ -100,7 +100,7 @@ class DensityModule:
             raise ValueError(f"network {self.name}: sample does not follow torch's seed; draw with torch alone")
 
     def samples(self, tensors: Mapping[str, Tensor], count: int, seed: int) -> Tensor:
-        """Draw images in [0, 1] from one model with tensors (*shape): (count, height * width * channels)."""
+        """Draw images (count, height * width * channels) in [0, 1] from one model with tensors of shape (*shape)."""
         parts = []
         with drawing(seed, next(iter(tensors.values())).device), torch.no_grad():
             for start in range(0, count, SAMPLED):
@@ -130,7 +130,7 @@ class DensityModule:
         return SEES[scale](shape)
 
     def _trial(self, shape: Shape) -> Tensor:
-        """Return random bytes as inputs of the module."""
+        """Return random bytes, converted to inputs of the module."""
         stream = torch.Generator().manual_seed(0)
         pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
         model_input = self.preparation.to_model_inputs(
@@ -141,20 +141,20 @@ class DensityModule:
 
 @cache
 def density_module_of(name: str, shape: Shape) -> DensityModule:
-    """Return the density model of this name, made and tested once per process."""
+    """Return the density model of this name, which is built and tested once per process."""
     return DensityModule(name, shape)
 
 
-ESTIMATED = -6  # sites for the keys of log densities and samples
+ESTIMATED = -6  # random number sites of log densities and samples
 DRAWN = -7  # in addition to those of built-in models
-BLOCK = 128  # observations whose log densities draw from one seed, and rows evaluated at a time
+BLOCK = 128  # observations whose log densities share a seed, and rows evaluated at a time
 
 
 class CustomDensity:
-    """The objective of a user's model of the density of images (height, width, channels).
+    """The objective of a user's density model of images (height, width, channels).
 
-    The loss of an image is the module's `loss`, or -log_prob, in nats, of its input in this draw. That of a minibatch
-    is the sum. Labels are not used. The docstring of this file describes the requirements on a module.
+    The loss of an image is the module's `loss`, or -log_prob, of its input in this draw, in nats. The loss of a
+    minibatch is the sum. Labels are not used. The docstring of this file describes the requirements on a module.
     """
 
     total = True
@@ -175,7 +175,7 @@ class CustomDensity:
 
     @property
     def capturable(self) -> bool:
-        # A step that vmap can compute depends neither on values nor on torch's generator.
+        # A step that vmap can compute depends on neither values nor torch's generator.
         return self.stackable
 
     @property
@@ -190,9 +190,10 @@ class CustomDensity:
         return self.model.losses(Layers(tensors, batch.mode), images).to(images.dtype)
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return each row's loss in evaluation, from the draw of the batch's mode, without classification.
+        """Return each row's evaluation loss, with inputs drawn by the batch's mode, and no classification.
 
-        Evaluates at most 128 rows at a time, since a module that takes many samples per row needs memory for all.
+        At most 128 rows are evaluated at a time, since a module that draws many samples per row needs memory for all of
+        them.
         """
         images, keys = self._model_inputs(tensors, batch)
         losses = []
@@ -202,7 +203,7 @@ class CustomDensity:
         return torch.cat(losses, 1).to(images.dtype), None
 
     def _model_inputs(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the models' inputs, (models, rows, channels, height, width), and the keys of their draws."""
+        """Return the models' inputs (models, rows, channels, height, width) and the keys of their draws."""
         draws = batch.mode.draws
         dtype = next(iter(tensors.values())).dtype
         if draws is None:
@@ -214,22 +215,22 @@ class CustomDensity:
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """Return the module's log_prob, which the module may estimate in any way."""
+        """Return the module's log_prob, which may be any estimate."""
         return Estimated(self.log_p(tensors, pixels, rows, members, sampling), None)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
-        """Return the module's log_prob, converted to bytes. Raises ValueError for NaN and inf.
+        """Return the module's log_prob, converted to a density of bytes. Raises ValueError for NaN and inf.
 
-        Rows are evaluated in blocks of 128 by their numbers. Random numbers come from a seed of the model and the
-        block, and a row keeps its position in the block even if other rows are missing, so that an estimate does not
-        depend on the other rows. A user's module uses only the view of `sampling`.
+        Rows are evaluated in blocks of 128, according to their numbers. Random numbers come from a seed of the model
+        and the block, and a row keeps its position in the block even if other rows are missing, so that an estimate
+        does not depend on other rows. A user's module uses only the view of `sampling`.
         """
         dtype = next(iter(tensors.values())).dtype
         log_p = torch.empty(len(members), len(pixels), dtype=torch.float64, device=pixels.device)
         numbers = rows // BLOCK
-        with torch.no_grad():  # inference mode would disable autograd in modules that use it for a log density
+        with torch.no_grad():  # inference mode would disable autograd, which some modules use for a log density
             for number in torch.unique(numbers).tolist():
                 part = (numbers == number).nonzero()[:, 0]
                 x = model_inputs(self.preparation, pixels[part], rows[part], members, sampling, dtype)
@@ -241,7 +242,7 @@ class CustomDensity:
         return log_p
 
     def _log_prob(self, layers: Layers, images: Tensor, positions: Tensor) -> Tensor:
-        """Return log_prob of images (models, rows, channels, height, width) at positions (rows,) of their block."""
+        """Return log_prob of images (models, rows, channels, height, width) at these positions (rows,) of a block."""
         if not self.model.log_prob.random(training=False):
             return self.model.log_prob.compute(layers, images)
         full_block = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
@@ -263,7 +264,7 @@ class CustomDensity:
         self.model.check_samples()
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Draw samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
+        """Draw samples from the module as pixels (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
         weights = []
         for model in range(len(keys)):

@@ -1,8 +1,8 @@
-"""Training of models of the density of images: the task that density audits use to plan their models.
+"""Train density models of images: the task with which density audits plan their models.
 
 Published training: Adam with torch's defaults except for the learning rate, 64 images per step, a fixed number of
-epochs, the loss summed over a minibatch; log p of every observation at some of the epochs. Van den Burg & Williams
-2021, "On memorization in probabilistic deep generative models", algorithm 1 and supplement B.
+epochs, and the loss summed over a minibatch. log p of every observation is estimated at some of the epochs. Van den
+Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1 and supplement B.
 
 Planning a training does not import torch.
 """
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from tasks.training.density_objective import DensityObjective
     from tasks.training.trainer import Outcome
 
-# One row per epoch trained.
+# One row per trained epoch.
 FITTED = pa.schema(
     [
         ("seed", pa.int64()),
-        ("partition", pa.int64()),  # seed of the partition whose fold was left out; null if none was
+        ("partition", pa.int64()),  # seed of the partition whose fold was held out; null if none was
         ("fold", pa.int32()),
-        ("row", pa.int64()),  # the observation left out; null if none was
+        ("row", pa.int64()),  # the held-out observation; null if none was
         ("epoch", pa.int32()),  # from 1
-        ("train_loss", pa.float64()),  # mean over the epoch's images in training, in nats
+        ("train_loss", pa.float64()),  # mean over the epoch's training images, in nats
         ("test_loss", pa.float64()),  # mean over the test split
-        ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent by then; null without
+        ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent so far; null without
         ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not requested
-        # (sum of weights)^2 / sum of their squares for each of these: the effective number of samples, at most the
+        # The effective number of samples, (sum of weights)^2 / sum of squared weights, for each of these; at most the
         # number drawn. Null if log p is, and for models that are not evaluated by importance sampling.
         ("effective_samples", pa.large_list(pa.float32())),
         ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null if none
@@ -60,8 +60,8 @@ FITTED = pa.schema(
 )
 
 
-# For trainings whose codes are fitted to each observation, effective_samples refers to the fitted codes, and another
-# column to the encoder's codes.
+# If codes are fitted to each observation, effective_samples refers to the fitted codes and another column to the
+# encoder's codes.
 REFINED = FITTED.append(pa.field("encoder_effective_samples", pa.large_list(pa.float32())))
 
 
@@ -69,14 +69,13 @@ OF_OBSERVATIONS = ("log_p", "effective_samples", "encoder_effective_samples")
 
 
 def is_fitted(table: pa.Table) -> bool:
-    """Whether a table belongs to a training."""
+    """Return whether a table is the result of a training."""
     return bool(table.num_rows) and (table.schema.equals(FITTED) or table.schema.equals(REFINED))
 
 
 @dataclass
 class Evaluation:
-    """The current results of a model: log p of every observation and its effective number of samples, by epoch, and
-    its samples.
+    """The current results of a model: its samples and, by epoch, log p and effective sample sizes of all observations.
 
     After an `error`, the model is not evaluated again.
     """
@@ -89,7 +88,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates every model of a call at its epochs, and stores the results by its position in `configs`.
+    """Evaluates every model of a call at its epochs, and stores the results by the model's position in `configs`.
 
     If a model cannot be evaluated, only this model fails.
     """
@@ -109,7 +108,7 @@ class Evaluator:
             self.sampling = Sampling()
 
     def watch(self, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        """Evaluate the models of a stack that have reached an epoch of evaluation."""
+        """Evaluate the models of a stack that have reached an epoch at which they are to be evaluated."""
         usable = [position for position, (index, _) in enumerate(progress) if self._evaluation(index).error is None]
         self._record(
             [position for position in usable if progress[position][1] in self._config(progress[position]).recorded],
@@ -146,7 +145,7 @@ class Evaluator:
                     f"log p of observation {invalid_rows[0]} is {values[invalid_rows[0]]} after epoch {epoch}"
                 )
             else:
-                # A view would keep the results of all models in memory until the last one ends.
+                # A view would keep the results of all models in memory until the last model ends.
                 evaluation.log_p[epoch] = values.copy()
                 if effective is not None:
                     evaluation.effective_samples[epoch] = effective[number].copy()
@@ -156,8 +155,11 @@ class Evaluator:
     def _estimate_densities(
         self, positions: Sequence[int], progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        """Return log p of every observation by these models, and effective numbers of samples with fitted codes
-        and, if different, with the encoder's codes: (positions, observations) each."""
+        """Return log p of every observation under these models, and effective numbers of samples.
+
+        The latter refer to fitted codes and, if different, to the encoder's codes. Each array is (positions,
+        observations).
+        """
         import torch
 
         selected_tensors, members = self._select_models(positions, progress, tensors)
@@ -192,7 +194,7 @@ class Evaluator:
     def _select_models(
         self, positions: Sequence[int], progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[Mapping[str, Tensor], Tensor]:
-        """Return these models' tensors and keys."""
+        """Return the tensors and keys of these models."""
         import torch
 
         from tasks.models.counter_rng import member_key
@@ -208,7 +210,7 @@ class Evaluator:
 
 
 def observations(config: DensityTraining, images: Images, device: torch.device) -> Tensor:
-    """Return the images whose log p is estimated, (n, h w c) uint8, from the training data on the device."""
+    """Return the images whose log p is estimated, (n, h w c) uint8, from the data on the device."""
     from tasks.training.device_data import resident
 
     data = resident(images, device)
@@ -220,7 +222,10 @@ def observations(config: DensityTraining, images: Images, device: torch.device) 
 def density_table(
     config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
-    """Return the FITTED or REFINED table of a trained model; `epsilons` is the privacy spent by each epoch."""
+    """Return the FITTED or REFINED table of a trained model.
+
+    `epsilons` is the privacy spent by the end of each epoch.
+    """
     schema = REFINED if isinstance(config, RefinedTraining) else FITTED
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
@@ -249,7 +254,7 @@ def density_table(
 
 
 def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
-    """Return a column of lists of numbers, null for None, without copying single numbers."""
+    """Return a column of number lists, null for None, without copying individual numbers."""
     lengths = [0 if values is None else len(values) for values in arrays]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     present = [values for values in arrays if values is not None]
@@ -259,8 +264,10 @@ def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
-    """Return the settings that trainings in one call must share: all except seed, learning rate, held-out data and
-    evaluations."""
+    """Return the settings that trainings in one call must share.
+
+    These are all settings except seed, learning rate, held-out data and evaluations.
+    """
     return replace(config, seed=0, held_out=None, recorded=(), learning_rate=1.0, drawn=0)
 
 
@@ -268,7 +275,7 @@ def train_many(
     configs: Sequence[DensityTraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Yield each training's FITTED table, or its exception, as it ends. All must have the same batch key."""
+    """Yield each training's FITTED table, or its exception, when it ends. All must have the same batch key."""
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
 
@@ -291,7 +298,7 @@ def train_many(
     evaluator = Evaluator(learning, [configs[index] for index in order], images)
     spec = Spec(learning, first.recipe, images, evaluator.watch)
     outcomes: Iterator[Outcome]
-    if first.privacy is not None:  # a private training is never divided into links
+    if first.privacy is not None:  # a private training is never split into links
         from tasks.training import dp_sgd
 
         steps = {index: private_steps(configs[index], members[index]) for index in order}
@@ -310,7 +317,7 @@ def train_many(
 
 
 def work(config: DensityTraining) -> Work:
-    """Return the work of the training and its estimates of log p."""
+    """Return the work of the training and of its log p estimates."""
     from tasks.datasets.catalog import load
 
     images = load(config.data)
@@ -349,17 +356,23 @@ def member_of(config: DensityTraining, images: Images) -> Member:
 
 
 def private_steps(config: DensityTraining, member: Member) -> int:
-    """Return the steps of a private epoch: the same with and without a row, so that both are one mechanism."""
+    """Return the number of steps in a private epoch.
+
+    It is the same with and without a held-out row, so that both trainings are the same mechanism.
+    """
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
 def chain_state(config: DensityTraining) -> Linked:
-    """Return the states that a training may continue from: of the same training, for any epochs and evaluations."""
+    """Return the states that a training may continue from.
+
+    They belong to the same training, for any epochs and evaluations.
+    """
     one_epoch_config = replace(config, epochs=1, recorded=(), drawn=0)
     return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", latest(config))
 
 
 def latest(config: DensityTraining) -> int:
-    """Return the last epoch that a training may continue from: the one before its first evaluation."""
+    """Return the last epoch that a training may continue from, which precedes its first evaluation."""
     evaluated = (*config.recorded, *((config.epochs,) if config.drawn else ()))
     return min(evaluated) - 1 if evaluated else config.epochs

@@ -1,6 +1,6 @@
-"""The configuration of one training of a density model: its images, the held-out rows, and the evaluation.
+"""Configuration of one density-model training: its images, the held-out rows and the evaluation.
 
-A held-out fold belongs to a random partition of the rows: of Engram, or of the released code.
+A held-out fold belongs to a random partition of the rows, drawn either by Engram or by the released code.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:
-    """Return the fold of every row, (rows,), each in [0, folds), in the partition of this seed.
+    """Return the fold of every row, (rows,), each in [0, folds), in the partition with this seed.
 
-    All partitions into folds of rows / folds, to within one, are equally likely. Raises ValueError for more folds than
-    rows.
+    All partitions into folds of rows / folds rows, to within one, are equally likely. Raises ValueError if there are
+    more folds than rows.
     """
     if not 1 <= folds <= rows:
         raise ValueError(f"folds is {folds}; it must be from 1 to the number of rows, {rows}")
@@ -40,13 +40,13 @@ def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:
     return fold
 
 
-RELEASED_SEED = 42  # of every published result
+RELEASED_SEED = 42  # used for every published result
 REPETITIONS = FOLDS = 10
-SHUFFLE_SEEDS = 10_000  # of the shuffles
+SHUFFLE_SEEDS = 10_000  # number of shuffle seeds
 
 LOW = 2**32 - 1
-# For each word: its first shift, the shift back, the bits kept of its lower 32 and their shift, and the factor of the
-# seed plus one.
+# For each word: its first shift, the shift back, which of its lower 32 bits are kept, their shift, and the factor of
+# the seed plus one.
 WORDS = (
     (6, 13, 0xFFFFFFFE, 18, 2),
     (2, 27, 0xFFFFFFF8, 2, 8),
@@ -56,10 +56,10 @@ WORDS = (
 
 
 def sync_rng_numbers(seed: int) -> Iterator[int]:
-    """Yield the numbers of the generator of this seed, each in [0, 2^32); the seed is in [0, 2^32 - 1).
+    """Yield the numbers of the generator with this seed, each in [0, 2^32). The seed is in [0, 2^32 - 1).
 
-    This is L'Ecuyer's LFSR113 as implemented by the package SyncRNG (1.3.1 to 1.3.4, which are equivalent): its four
-    words have 64 bits and keep the bits shifted out of the lower 32, so that it differs from the published generator.
+    This is L'Ecuyer's LFSR113 as implemented by the package SyncRNG (1.3.1 to 1.3.4, which are equivalent). Its four
+    words have 64 bits and keep the bits shifted out of the lower 32, so it differs from the published generator.
     L'Ecuyer 1999, "Tables of maximally equidistributed combined LFSR generators".
     """
     words = [factor * (seed + 1) for *_, factor in WORDS]
@@ -67,7 +67,7 @@ def sync_rng_numbers(seed: int) -> Iterator[int]:
         number = 0
         for index, (up, down, mask, shift, _) in enumerate(WORDS):
             word = words[index]
-            # None of the shifts reaches bit 64.
+            # No shift reaches bit 64.
             word = ((word & mask) << shift) ^ (((word << up) ^ word) >> down)
             words[index] = word
             number ^= word
@@ -75,13 +75,13 @@ def sync_rng_numbers(seed: int) -> Iterator[int]:
 
 
 def number_below(count: int, numbers: Iterator[int]) -> int:
-    """Return a uniform number in [0, count): the first one that is not in an incomplete round of `count`."""
+    """Return a uniform number in [0, count): the first that does not fall into the incomplete last round of `count`."""
     rounds = 2**32 - 2**32 % count
     return next(number for number in numbers if number < rounds) % count
 
 
 def shuffle_rows(rows: int, seed: int) -> list[int]:
-    """Return 0 to rows - 1, shuffled by the generator of this seed."""
+    """Return 0 to rows - 1, shuffled by the generator with this seed."""
     numbers = sync_rng_numbers(seed)
     order = list(range(rows))
     for last in range(rows - 1, 0, -1):
@@ -90,16 +90,16 @@ def shuffle_rows(rows: int, seed: int) -> list[int]:
     return order
 
 
-@lru_cache(maxsize=REPETITIONS)  # takes a tenth of a second for 60,000 rows, and every fold's training uses it
+@lru_cache(maxsize=REPETITIONS)  # takes a tenth of a second for 60,000 rows and is needed for every fold
 def released_fold_of(repetition: int, rows: int, folds: int = FOLDS, seed: int = RELEASED_SEED) -> NDArray[np.int32]:
     """Return the read-only fold of every row, (rows,), each in [0, folds), in a repetition, counted from 0.
 
     These are the partitions of the released code of "On memorization in probabilistic deep generative models". A
-    generator of seed 42 yields a number for each repetition; modulo 10,000 it is the seed of another generator, which
-    shuffles the rows (Fisher & Yates, from the last position down). The folds are consecutive ranges of the shuffled
-    rows, and the first rows % folds folds have one additional row.
+    generator with seed 42 yields a number for each repetition. This number modulo 10,000 is the seed of another
+    generator, which shuffles the rows (Fisher & Yates, from the last position down). The folds are consecutive ranges
+    of the shuffled rows, and the first rows % folds folds have one extra row.
 
-    Raises ValueError for more folds than rows, or a repetition below 0. Van den Burg & Williams 2021,
+    Raises ValueError for more folds than rows, or for a repetition below 0. Van den Burg & Williams 2021,
     github.com/alan-turing-institute/memorization (scripts/seed_generator.py, dataset.py and Makefile: ten repetitions,
     ten folds).
     """
@@ -122,7 +122,7 @@ Split = Literal["train", "test"]
 class Fold(Ranged):
     """A fold of a random partition of the observations."""
 
-    partition: Annotated[int, AtLeast(0)]  # its seed
+    partition: Annotated[int, AtLeast(0)]  # seed of the partition
     folds: Annotated[int, AtLeast(2)]
     number: int
 
@@ -137,7 +137,7 @@ class Fold(Ranged):
 
 @dataclass(frozen=True)
 class ReleasedFold(Fold):
-    """A fold of a partition of the paper's released code; `partition` is its number there, counted from 0."""
+    """A fold of a partition from the paper's released code. `partition` is its number there, counted from 0."""
 
     generator: int = RELEASED_SEED
 
@@ -157,11 +157,11 @@ class DensityTraining(Ranged):
     """One training of a density model, and its evaluation.
 
     The model is trained on the first `examples` training images (0: all) except those `held_out`. The observations are
-    these training images; if the test split is `asked`, they are all test images, which no model is trained on, while
-    the fold still refers to training images. log p of every observation is estimated with `samples` codes after the
-    epochs `recorded`. The inputs for an observation are drawn from `view`, shared by all models, or `afresh` for each.
-    After training, `drawn` samples are drawn. `outliers` is the share of a broad component for atypical images (0:
-    none), and `width` the factor on the units of the model's hidden layers.
+    these training images. If the test split is `asked`, they are all test images instead, which no model is trained on,
+    while the fold still refers to training images. log p of every observation is estimated with `samples` codes after
+    the epochs in `recorded`. The inputs for an observation are drawn from `view`, and are shared by all models unless
+    drawn `afresh` for each. After training, `drawn` samples are drawn. `outliers` is the share of a broad component for
+    atypical images (0: none), and `width` the factor on the units of the model's hidden layers.
     """
 
     data: Dataset
@@ -188,7 +188,7 @@ class DensityTraining(Ranged):
         self.model.check(self.width)
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None and self.model.name != "vae":
-            # Batch norm mixes the images of a minibatch, and a user's model may do so too.
+            # Batch norm mixes the images of a minibatch, and a user's model may do the same.
             yield f"privacy is set and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
             yield f"outlier_share is {self.outliers}; it must be 0 for your own model, which may have such a component"
@@ -196,13 +196,13 @@ class DensityTraining(Ranged):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the training, with torch's epsilon as in the paper. Raises ValueError if impossible."""
+        """The training recipe, with torch's epsilon as in the paper. Raises ValueError if it is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
 
 @dataclass(frozen=True)
 class RefinedTraining(DensityTraining):
-    """A training whose encoder's codes are fitted to each observation by `refine` steps to estimate log p."""
+    """A training whose encoder codes are fitted to each observation in `refine` steps to estimate log p."""
 
     refine: Annotated[int, AtLeast(1)] = 1
 
@@ -213,7 +213,7 @@ class RefinedTraining(DensityTraining):
 
 
 def examples(config: DensityTraining, images: Images) -> int:
-    """Return the number of images to train on or to hold out. Raises ValueError if the split has fewer."""
+    """Return the number of images that are trained on or held out. Raises ValueError if the split has fewer."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
         raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
@@ -223,7 +223,7 @@ def examples(config: DensityTraining, images: Images) -> int:
 def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the rows among the first `count` that are not held out.
 
-    With `copies`, the first copy of each row, exact copies are held out together.
+    If `copies` gives the first copy of each row, exact copies are held out together.
     """
     match config.held_out:
         case Fold() as fold:
@@ -241,7 +241,7 @@ def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | 
 
 
 def joined_copies(config: DensityTraining, images: Images) -> NDArray[np.int64] | None:
-    """Return the first exact copy of each possible training row; None if copies are not held out together."""
+    """Return the first exact copy of each possible training row, or None if copies are not held out together."""
     if config.joins_copies:
         return first_copies(images)[: examples(config, images)]
     return None

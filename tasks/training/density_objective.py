@@ -1,10 +1,10 @@
-"""Objectives that learn a density: their interface, variational autoencoders, and mixtures with an outlier component.
+"""Objectives for learning a density: their interface, variational autoencoders, and mixtures with an outlier component.
 
-In a mixture, the network need not fit atypical images: a broad density of images has the share pi for every code.
+In a mixture, the network need not fit atypical images: for every code, a broad density of images has the share pi.
 
     p(x | z) = (1 - pi) p_vae(x | z) + pi p_broad(x)
 
-The prior integrates to one, so that the density of images is the same mixture:
+Since the prior integrates to one, the density of images is the same mixture:
 
     p(x) = integral of p(z) p(x | z) dz = (1 - pi) p_vae(x) + pi p_broad(x)
 
@@ -37,15 +37,15 @@ from tasks.numerics.matmul import products
 from tasks.training.custom_density import CustomDensity
 from tasks.training.objective import Batch, Objective
 
-DRAWN = -5  # site for draws of codes from the prior, in addition to those of tasks.models.vae
-DECODED = 1024  # codes at a time
+DRAWN = -5  # random number site of codes drawn from the prior, in addition to the sites of tasks.models.vae
+DECODED = 1024  # codes decoded at a time
 
 
 class Elbo:
     """The objective of a variational autoencoder.
 
-    The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z from q: the negative of a lower
-    bound on log p(x), where x is the model's input for the image in this draw (`vae.preparation`). The loss of a
+    The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z drawn from q, where x is the model's
+    input for the image in this draw (`vae.preparation`). It is the negative of a lower bound on log p(x). The loss of a
     minibatch is the sum. Labels are not used. Random numbers come from the batch's mode. Kingma & Welling 2014, eq. 10.
     """
 
@@ -75,7 +75,10 @@ class Elbo:
         return self.negative_bounds(layers, self.model_inputs(batch, _dtype_of(layers.tensors)), draws)
 
     def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
-        """Return the models' inputs for a batch in its draw: (models, rows, features), the same at every call."""
+        """Return the models' inputs for a batch in its draw, (models, rows, features).
+
+        They are the same in every call.
+        """
         return self.vae.preparation.to_model_inputs(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
 
     def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
@@ -85,7 +88,7 @@ class Elbo:
         return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
+        """Return each row's evaluation loss, from the draw of the batch's mode, and no classification."""
         return self.losses(tensors, batch), None
 
     def manual_gradient(
@@ -96,7 +99,7 @@ class Elbo:
         shares: Tensor,
         draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """The loss and gradients of the fully connected network; None for any other."""
+        """Return the loss and gradients of the fully connected network, or None for any other network."""
         if not isinstance(self.vae, Dense):
             return None
         x = self.vae.preparation.to_model_inputs(pixels[None], draws, _dtype_of(tensors), training=True)[0]
@@ -110,7 +113,7 @@ class Elbo:
         draws: CounterRng,
         through: Through | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Return the result of `manual_gradient` for inputs of one model; the losses are the negative bounds."""
+        """Return the result of `manual_gradient` for the inputs of one model. The losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
@@ -121,10 +124,10 @@ class Elbo:
         return importance.estimate_log_density(self.vae, tensors, pixels, rows, members, sampling)
 
     def check_drawn(self) -> None:
-        """Accept every model, since codes of the prior can always be decoded."""
+        """Accept every model, since codes from the prior can always be decoded."""
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Return the decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
+        """Return the decoder's means (models, count, height * width * channels) in [0, 1] for codes from the prior."""
         codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), _dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
@@ -145,11 +148,11 @@ def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
     return next(iter(tensors.values())).dtype
 
 
-SEEN = 2**24  # values of images at a time
+SEEN = 2**24  # image values processed at a time
 
 
 # The share of its gradient that every image keeps. Initially, the broad density explains all images better (by 200 nats
-# for 32 x 32 binary pixels), and without this share the network would not start to learn. Since Adam normalises
+# for 32 x 32 binary pixels), so without this share the network would never start to learn. Since Adam normalises
 # gradients, training is as fast as usual while all images have only this share.
 KEPT = 1e-3
 
@@ -161,11 +164,11 @@ class OutlierMixture:
 
         -c log((1 - pi) exp(B)) - (1 - c) log((1 - pi) exp(B) + pi p_broad(x)) >= -log p(x),
 
-    since the logarithm is monotonic. Its gradient in -B is c + (1 - c) r, where r is the posterior probability that x
-    is not an outlier: images that the broad density explains better hardly change the weights. As usual, B is estimated
-    from one code, b. The loss is concave in b, and its mean over codes is below the loss of B, by r (1 - r) / 2 times
-    the variance of b if that is small. For a share near 0, it is the autoencoder's loss. Both densities refer to the
-    same input.
+    since the logarithm is monotonic. Its gradient with respect to -B is c + (1 - c) r, where r is the posterior
+    probability that x is not an outlier. Images that the broad density explains better therefore hardly change the
+    weights. As usual, B is estimated from one code, b. The loss is concave in b, so its mean over codes is below the
+    loss of B, by r (1 - r) / 2 times the variance of b if that is small. For a share near 0, it is the autoencoder's
+    loss. Both densities refer to the same input.
     """
 
     total = True
@@ -201,7 +204,7 @@ class OutlierMixture:
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified."""
+        """Return each row's evaluation loss, from the draw of the batch's mode, and no classification."""
         return self.losses(tensors, batch), None
 
     def manual_gradient(
@@ -212,7 +215,7 @@ class OutlierMixture:
         shares: Tensor,
         draws: CounterRng,
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """The loss and gradients of the fully connected network; None for any other."""
+        """Return the loss and gradients of the fully connected network, or None for any other network."""
         if not isinstance(self.learned.vae, Dense):
             return None
         x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, _dtype_of(tensors), training=True)
@@ -222,8 +225,11 @@ class OutlierMixture:
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """Return the mixture of both densities of the bytes; the effective number of samples is that of the
-        autoencoder's importance sampling, since the broad density is exact."""
+        """Return the mixture of both densities of the bytes.
+
+        The effective number of samples is that of the autoencoder's importance sampling, since the broad density is
+        exact.
+        """
         learned = self.learned.estimate_log_density(tensors, pixels, rows, members, sampling)
         log_p = learned.log_p
         preparation = self.learned.vae.preparation
@@ -253,11 +259,11 @@ class OutlierMixture:
         return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical
 
     def _log_mixture(self, learned: Tensor, broad: Tensor) -> Tensor:
-        """log((1 - pi) exp(learned) + pi exp(broad))"""
+        """Return log((1 - pi) exp(learned) + pi exp(broad))."""
         return torch.logaddexp(learned + self._log_typical, broad + self._log_outlier)
 
 
-WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # available in any width
+WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # available at any width
 OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
     "vae": mnist,
     "conv-vae": cifar10,
@@ -266,27 +272,27 @@ OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
 
 
 class DensityObjective(Objective, Protocol):
-    """An objective that learns a density. Tensors are (models, *shape) by the names of `weights`."""
+    """An objective that learns a density. Tensors are (models, *shape), keyed by the names of `weights`."""
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """Return the log density of every image's bytes under every model, (models, n) float64, in nats, and the
-        effective numbers of samples of importance sampling.
+        """Return the log density of every image's bytes under every model, (models, n) float64, in nats.
 
-        `pixels` are (n, height * width * channels) uint8. `rows` (n,) int64 are the images' numbers in their data set
-        and `members` (models,) int64 the models' keys: both name streams of draws.
+        Also returns the effective numbers of samples of importance sampling. `pixels` are (n, height * width *
+        channels) uint8. `rows` (n,) int64 are the images' numbers in their data set and `members` (models,) int64 the
+        models' keys. Both select streams of random numbers.
         """
 
     def check_drawn(self) -> None:
         """Raise ValueError if the model cannot draw images."""
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Draw images from the models, in [0, 1]: (models, count, height * width * channels)."""
+        """Draw images (models, count, height * width * channels) in [0, 1] from the models."""
 
 
 def generative(model: DensityModel, images: Images, outliers: float = 0.0, width: float = 1.0) -> DensityObjective:
-    """Return the objective of this model for these images, with a share `outliers` of the outlier component.
+    """Return the objective of this model for these images, with an outlier component of share `outliers`.
 
     Raises ValueError if the model does not support such images.
     """

@@ -1,6 +1,6 @@
-"""Training images for a device: resident on the device, or streamed to it minibatch by minibatch.
+"""Provide training images to a device, either resident on it or streamed to it minibatch by minibatch.
 
-Both kinds provide the same bytes, so that trainings are bitwise equal.
+Both kinds provide the same bytes, so trainings are bitwise equal.
 """
 
 from __future__ import annotations
@@ -19,33 +19,36 @@ from tasks.datasets.images import Extended, Images, InMemory, PictureRows, Pictu
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # of the device's free memory that images may use; the rest is for the models
+SHARE = 0.5  # fraction of the device's free memory that images may use; the rest is for the models
 
 
 class DeviceData(Protocol):
-    """Both splits of a data set for one device: pixels (..., h w c) uint8 and labels (...) int64 by rows."""
+    """Both splits of a data set for one device, by rows: pixels (..., h w c) uint8 and labels (...) int64."""
 
     @property
     def device(self) -> torch.device: ...
 
     @property
     def is_resident(self) -> bool:
-        """Whether all pixels are on the device; only then can a CUDA graph record reading them."""
+        """Whether all pixels are on the device. Only then can a CUDA graph record reading them."""
 
     @property
     def test_count(self) -> int:
         """The number of test images."""
 
     def rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
+        """Return the pixels (..., h w c) and labels (...) of these training rows (...), which may have any shape."""
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the pixels and labels of the test rows from `start` to `stop`, or to the end."""
+        """Return the pixels and labels of the test rows from `start` to `stop` or to the end, whichever is first."""
 
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:
-        """Append each member's replaced images; return the data and, by member, the replacement of each row."""
+        """Append each member's replaced images.
+
+        Returns the new data and, for each member, the replacement of each row.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +94,7 @@ class ResidentData:
 
 @dataclass(frozen=True, eq=False)
 class StreamedData:
-    """Labels on the device; pixels gathered on the host and copied to the device at every call."""
+    """Labels on the device, and pixels that are gathered on the host and copied to the device in every call."""
 
     train: PictureRows
     train_labels: Tensor
@@ -109,7 +112,7 @@ class StreamedData:
         return len(self.test)
 
     def rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """See `DeviceData.rows`. On a GPU this waits for the earlier steps, since only the GPU knows `indices`."""
+        """See `DeviceData.rows`. On a GPU, this waits for earlier steps, since only the GPU knows `indices`."""
         flat = indices.reshape(-1)
         labels = torch.index_select(self.train_labels, 0, flat).view(indices.shape)
         return self._move_to_device(self.train.pixels(flat.cpu().numpy())).view(*indices.shape, -1), labels
@@ -119,11 +122,11 @@ class StreamedData:
         return self._move_to_device(self.test.pixels(indices)), self.test_labels[start:stop]
 
     def _move_to_device(self, images: NDArray[np.uint8]) -> Tensor:
-        """Copy the images' bytes to the device, a row per image."""
+        """Copy the images' bytes to the device, one row per image."""
         rows = flatten(images) if images.flags.writeable else pixels(images)
         if self.device.type == "cpu":
             return rows
-        # torch's allocator does not reuse pinned memory before the copy is complete.
+        # torch's allocator does not reuse pinned memory until the copy is complete.
         return rows.pin_memory().to(self.device, non_blocking=True)
 
     def replace_images(
@@ -140,7 +143,10 @@ class StreamedData:
 def _append_replaced_images(
     replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
 ) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
-    """Return the rows and images to append to `count` images, and, by member, the new row that replaces each row."""
+    """Return the rows and images to append to `count` images.
+
+    Also returns, for each member, the new row that replaces each of its replaced rows.
+    """
     rows: list[int] = []
     added: list[NDArray[np.uint8]] = []
     aliases = []
@@ -155,7 +161,7 @@ _resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData
 
 
 def place_images(images: PictureSet, device: torch.device) -> DeviceData:
-    """Place images: resident if they are in memory and fit on the device, otherwise streamed.
+    """Place images on the device if they are in memory and fit, otherwise stream them.
 
     Images that were not opened in memory are always streamed.
     """
@@ -173,7 +179,7 @@ def place_images(images: PictureSet, device: torch.device) -> DeviceData:
 
 
 def resident(images: PictureSet, device: torch.device) -> ResidentData:
-    """Return the images on a device, copied once and kept for the lifetime of the set."""
+    """Return the images on a device. They are copied once and kept for the lifetime of the data set."""
     device = _one_name(device)
     by_device = _resident.setdefault(images, {})
     if device not in by_device:
@@ -187,14 +193,14 @@ def resident(images: PictureSet, device: torch.device) -> ResidentData:
 
 
 def stream_pictures(images: PictureSet, device: torch.device) -> StreamedData:
-    """Return the images by rows, for a device."""
+    """Return the images as a stream of rows for a device."""
     train = images.train
     test = images.test
     return StreamedData(train, labels(train).to(device), test, labels(test).to(device))
 
 
 def _one_name(device: torch.device) -> torch.device:
-    """Return the device with the name that tensors use, "cuda:0" for "cuda", so that both share one copy."""
+    """Return the device under the name that tensors use ("cuda:0" for "cuda"), so that both names share one copy."""
     return torch.empty(0, device=device).device
 
 
@@ -210,7 +216,7 @@ def labels(rows: PictureRows) -> Tensor:
 
 
 def pixels(images: NDArray[np.uint8]) -> Tensor:
-    """Return a copy of the images' bytes, a row per image, since torch has no read-only tensors."""
+    """Return a copy of the images' bytes, one row per image, since torch has no read-only tensors."""
     return flatten(np.array(images))
 
 

@@ -1,16 +1,16 @@
-"""Training with differential privacy: DP-SGD, by opacus.
+"""Train with differential privacy: DP-SGD, implemented by opacus.
 
-Every step samples each row with probability 1 / (steps of an epoch) (Poisson sampling), clips each row's gradient to
-the norm `clip`, and adds normal noise to the sum. The noise is such that all epochs together are (epsilon, delta)
+Every step samples each row with probability 1 / (steps per epoch) (Poisson sampling), clips each row's gradient to the
+norm `clip`, and adds normal noise to the sum. The noise is chosen so that all epochs together are (epsilon, delta)
 differentially private. Adam then uses this gradient. Abadi et al. 2016, "Deep learning with differential privacy",
 algorithm 1. The privacy spent is computed by the privacy loss distribution: Gopi et al. 2021, "Numerical composition of
 differential privacy".
 
-The guarantee: without the seed, the weights after any step reveal little about the presence of a row. For reproducible
-results, noise and rows are drawn from the config's seed by a generator that is not cryptographic, in floating-point
-numbers (opacus: `secure_mode` off). Use this to measure the effect of differential privacy, not to release a model. The
-number of rows and the test split are public. Noise depends on the number of rows: epsilon applies to each training
-separately.
+The guarantee: to someone who does not know the seed, the weights after any step reveal little about whether a row was
+present. For reproducible results, noise and rows are drawn from the config's seed by a non-cryptographic generator in
+floating-point numbers (opacus: `secure_mode` off). Use this module to measure the effect of differential privacy, not
+to release a model. The number of rows and the test split are public. Since the noise depends on the number of rows,
+epsilon applies to each training separately.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from tasks.training.stack import ASSESSED_AT_ONCE
 from tasks.training.trainer import Outcome, check, inside_context
 from tasks.worker import hardware
 
-Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by the layer's name
+Makers = Mapping[str, Callable[[], nn.Module]]  # creates a new module for each layer, by layer name
 
 
 class Network(nn.Module):
-    """The weights in modules, by the same names; calling it with a batch returns each row's loss (rows,).
+    """The weights as modules with the same names. Calling it with a batch returns the loss of each row, (rows,).
 
-    Dense and convolutional layers are modules, for which opacus computes gradients per row; `makers` finds them by
-    applying the objective to one image. All other operations (activations, pooling, dropout, draws) are computed as
-    without privacy; they must keep rows independent, unlike batch norm.
+    Dense and convolutional layers are modules, for which opacus computes per-row gradients. `makers` finds them by
+    applying the objective to one image. All other operations (activations, pooling, dropout, draws) are computed as in
+    training without privacy. They must keep rows independent, which batch norm does not.
     """
 
     def __init__(self, learning: ByLayers, makers: Makers, start: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Network(nn.Module):
 
 
 class ModuleLayers(Layers):
-    """The layers of one model, with modules for dense and convolutional layers."""
+    """The layers of one model, with modules for its dense and convolutional layers."""
 
     def __init__(self, network: nn.Module, mode: Mode) -> None:
         super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
@@ -74,12 +74,12 @@ class ModuleLayers(Layers):
 
     def apply_conv(self, name: str, x: Tensor, /, *_: object) -> Tensor:
         result: Tensor = self._network.get_submodule(name)(x)
-        # The output of a module with hooks must not be changed in place, which an activation may do.
+        # The output of a module with hooks must not be changed in place, which activations may do.
         return result.clone()
 
 
 class _Outline(Layers):
-    """Layers that record how to make a module of each dense and convolutional layer."""
+    """Layers that record how to create a module for each dense and convolutional layer."""
 
     def __init__(self, tensors: Mapping[str, Tensor], mode: Mode) -> None:
         super().__init__(tensors, mode)
@@ -101,7 +101,10 @@ class _Outline(Layers):
 
 
 def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
-    """Return factories for the modules of the objective's layers. Raises ValueError for other layers, as batch norm."""
+    """Return factories for the modules of the objective's layers.
+
+    Raises ValueError for other layers, such as batch norm.
+    """
     start = {}
     for name, values in _copy_arrays(learning.initial(0)).items():
         start[name] = torch.from_numpy(values).to(data.device)[None]
@@ -126,7 +129,7 @@ def refusal(spec: Spec) -> str:
 
 
 def _uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
-    """Make a module without initial weights, which would be drawn from torch's global random stream."""
+    """Create a module without initial weights, which would be drawn from torch's global random stream."""
     return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -136,7 +139,7 @@ def _copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 ACCOUNTANT = "prv"
-TOLERANCE = 0.01  # of epsilon: the largest unspent share
+TOLERANCE = 0.01  # of epsilon: the largest fraction that may remain unspent
 
 
 def train_many(
@@ -148,11 +151,14 @@ def train_many(
 ) -> Iterator[Outcome]:
     """Yield each member's index with its trained model or its error.
 
-    `steps` are the steps of an epoch, by member: the same with and without a row, so that both are one mechanism.
-    `spec.watch` is called after every epoch. Raises ValueError if the objective has no private form. On a CPU, a step
-    of the density models' published network takes four times as long as without privacy (24 instead of 6 ms of one
-    core): torch's products, two backward passes (for the norms of the rows' gradients, then for the sum of the clipped
-    gradients) and noise for every weight. Computing the noise multiplier first takes 0.4 to 10 s.
+    `steps` is the number of steps per epoch for each member. It must be the same with and without a row, so that both
+    trainings are the same mechanism. `spec.watch` is called after every epoch. Raises ValueError if the objective has
+    no private form.
+
+    On a CPU, a step of the density models' published network takes four times as long as without privacy (24 instead of
+    6 ms on one core), because of torch's products, two backward passes (one for the norms of the row gradients, one for
+    the sum of the clipped gradients) and the noise for every weight. Computing the noise multiplier beforehand takes
+    0.4 to 10 s.
     """
     device = device or hardware.device()
     check(spec, members)
@@ -178,7 +184,7 @@ def train_many(
 def train_by_index(
     spec: Spec, members: Mapping[int, Member], privacy: Privacy, steps: Mapping[int, int]
 ) -> Iterator[Outcome]:
-    """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
+    """Run `train_many` for numbered members. Each outcome has its member's number instead of its position."""
     numbers = list(members)
     for position, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
         yield numbers[position], outcome
@@ -192,7 +198,7 @@ def _check_whole(members: Sequence[Member]) -> None:
 
 
 def _private_form(spec: Spec) -> ByLayers:
-    """Return the objective if its layers yield a gradient per row."""
+    """Return the objective if its layers can provide per-row gradients."""
     if isinstance(spec.learning, ByLayers):
         return spec.learning
     raise ValueError(refusal(spec))
@@ -223,7 +229,7 @@ class Training:
         self.steps = steps
         self.key = torch.tensor([member_key(member.seed)], device=self.device)
         self.network = network
-        self.drawn = 0  # rows, in the latest epoch
+        self.drawn = 0  # rows drawn in the latest epoch
 
     def run(self) -> Trained:
         """Train for all epochs. Raises TrainingError if a loss is not finite."""
@@ -244,7 +250,7 @@ class Training:
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The weights, (1, *shape) by name."""
+        """The weights by name, (1, *shape)."""
         parameters = dict(self.network.named_parameters())
         return {name: parameters[name].detach()[None] for name in self.learning.weights}
 
@@ -265,8 +271,9 @@ class Training:
         size = noise(self.privacy, self.steps, self.spec.recipe.epochs)
         with quiet():
             self.engine = privacy_engine(accountant=ACCOUNTANT)
-        # The sampler is already a Poisson sampler; that of opacus would omit steps if 1 / (1 / steps) < steps.
-        # Gradients of single rows are never stored: their norms come from the layers' inputs and gradients ("ghost").
+        # The sampler is already a Poisson sampler. The one in opacus would omit steps if 1 / (1 / steps) < steps.
+        # Per-row gradients are never stored: their norms are computed from the inputs and gradients of the layers
+        # ("ghost").
         _, self.optimiser, self.criterion, self.loader = self.engine.make_private(
             module=self.network,
             optimizer=optimiser,
@@ -281,7 +288,7 @@ class Training:
         )
 
     def _take_steps(self, epoch: int) -> Iterator[Tensor]:
-        """Take the steps of an epoch; yield the sum of the losses of the images drawn for each."""
+        """Take the steps of an epoch, yielding for each step the sum of the losses of its images."""
         self.drawn = 0
         with quiet():
             for step, positions in enumerate(self.loader, (epoch - 1) * self.steps):
@@ -289,7 +296,7 @@ class Training:
                 yield self._step(self.rows[positions.to(self.device)], step).double().sum()
 
     def _step(self, rows: Tensor, step: int) -> Tensor:
-        """Take one step on these rows, possibly none; return their losses (rows,)."""
+        """Take one step on these rows, of which there may be none. Returns their losses (rows,)."""
         if not len(rows):
             self.optimiser.zero_grad()
             for weight in self.network.parameters():
@@ -324,7 +331,10 @@ class Training:
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:
-    """Return the standard deviation of the noise as a multiple of `clip`. Raises ValueError if no noise suffices."""
+    """Return the standard deviation of the noise as a multiple of `clip`.
+
+    Raises ValueError if no amount of noise suffices.
+    """
     try:
         with quiet():
             return _noise(privacy.epsilon, privacy.delta, steps, epochs)
@@ -351,7 +361,10 @@ def _noise(epsilon: float, delta: float, steps: int, epochs: int) -> float:
 
 @lru_cache(4096)
 def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
-    """Return epsilon at this delta after steps of (noise, sampling rate, number of steps), at most 0.01 too high."""
+    """Return epsilon at this delta after steps given as (noise, sampling rate, number of steps).
+
+    The result is at most 0.01 too high.
+    """
     from opacus.accountants import create_accountant
 
     accountant = create_accountant(mechanism=ACCOUNTANT)
@@ -361,7 +374,7 @@ def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
 
 
 def opacus() -> tuple[Any, Any]:
-    """Return the engine and the sampler of opacus. Raises ValueError if it is not installed."""
+    """Return the engine and the sampler from opacus. Raises ValueError if it is not installed."""
     try:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
@@ -371,10 +384,10 @@ def opacus() -> tuple[Any, Any]:
 
 
 def quiet() -> warnings.catch_warnings[None]:
-    """Silence warnings inside.
+    """Silence warnings within the block.
 
     Opacus warns that its generator is not cryptographic, torch that no hook receives the images' gradients, and NumPy
-    about the logarithm of 0 for a row with probability 1.
+    about the logarithm of 0 if a row has probability 1.
     """
     return warnings.catch_warnings(action="ignore")
 
@@ -384,7 +397,7 @@ def generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
 
 
 def _row_tensor(places: list[int]) -> Tensor:
-    """Return the rows of a minibatch, (rows,) int64, which may be empty."""
+    """Return the rows of a minibatch, (rows,) int64. There may be none."""
     return torch.tensor(places, dtype=torch.int64)
 
 

@@ -1,7 +1,7 @@
-"""The training of one model, epoch by epoch: its losses, records, and its state between processes.
+"""Train one model epoch by epoch, record its losses, and pass its state between processes.
 
-`tasks.training.trainer` trains many models at once. A state is an uncompressed NumPy archive, read without pickle. It
-contains the digest of its training and is not used for any other.
+`tasks.training.trainer` trains many models at once. A state is an uncompressed NumPy archive, which is read without
+pickle. It contains the digest of its training and is not used for any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.training.chains import UNREADABLE, digest
 from tasks.training.members import not_finite
 from tasks.worker import checkpoints, compute_context
 
-Losses = NDArray[np.float64]  # one of each step
+Losses = NDArray[np.float64]  # one per step
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
@@ -35,9 +35,9 @@ def fit(
 ) -> None:
     """Train a model for these epochs, counted from 1, after `steps` earlier steps.
 
-    `take_steps(epoch)` takes an epoch's steps and yields the loss of each, which the device may still be computing.
-    `after_epoch(epoch, losses)` is called after each epoch; training stops if it returns True. Raises TrainingError if
-    a loss is not finite.
+    `take_steps(epoch)` takes the steps of an epoch and yields the loss of each, which the device may still be
+    computing. `after_epoch(epoch, losses)` is called after each epoch. If it returns True, training stops. Raises
+    TrainingError if a loss is not finite.
     """
     seconds = 0.0
     before = steps
@@ -56,7 +56,7 @@ def fit(
 
 
 def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
-    """Return the losses of steps as numbers, once all are taken. Raises TrainingError if one is not finite."""
+    """Take all steps and return their losses as numbers. Raises TrainingError if a loss is not finite."""
     values = torch.stack(list(losses)).double().cpu().numpy()
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
@@ -65,7 +65,7 @@ def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
 
 
 def shuffled_minibatches(count: int, batch: int, epochs: int, seed: int, stream: str) -> Iterator[Tensor]:
-    """Yield the rows of every minibatch, shuffled for each epoch; the last one of an epoch may be smaller."""
+    """Yield the rows of every minibatch, reshuffled for each epoch. The last minibatch of an epoch may be smaller."""
     for epoch in range(epochs):
         yield from torch.split(torch.from_numpy(seeds.generator(seed, stream, epoch).permutation(count)), batch)
 
@@ -74,18 +74,18 @@ def shuffled_minibatches(count: int, batch: int, epochs: int, seed: int, stream:
 
 
 class Resumable(Protocol):
-    """A model in training that another process can continue."""
+    """A model in training that another process can continue to train."""
 
-    steps: int  # taken so far
+    steps: int  # number of steps taken so far
 
     def take_steps(self, epoch: int) -> Iterable[Tensor]:
-        """Take the steps of an epoch; yield the loss of each."""
+        """Take the steps of an epoch, yielding the loss of each."""
 
     def mean_loss(self, losses: Losses) -> float:
-        """Return the loss of an epoch from the losses of its steps, in nats."""
+        """Return the loss of an epoch, in nats, from the losses of its steps."""
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """Return all arrays of a state, by name; changes to these change the model."""
+        """Return all arrays of a state by name. Changing them in place changes the model."""
 
 
 def fit_link(
@@ -97,10 +97,10 @@ def fit_link(
     recorded: tuple[int, ...],
     record: Callable[[int, float | None], None],
 ) -> None:
-    """Train up to epoch `epochs`, from the latest state of the job of this index, and store a state if requested.
+    """Train up to epoch `epochs` from the latest state of the job with this index, and store a state if requested.
 
     `training` identifies the training by all of its settings except its length. `record(epoch, loss)` is called after
-    the epochs `recorded`; 0 is before training. Without an index there are no states.
+    the epochs in `recorded`, where 0 stands for before training. Without an index, there are no states.
     """
     latest = min(recorded) - 1 if recorded else epochs  # a state after the first recorded epoch is unusable
     shapes = {name: tuple(array.shape) for name, array in model.arrays().items()}
@@ -131,7 +131,7 @@ def fit_link(
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """A training after `len(losses)` epochs: the losses, the steps taken, weights and moments by name."""
+    """A training after `len(losses)` epochs: losses, number of steps, and weights and moments by name."""
 
     losses: tuple[float, ...]
     steps: int
@@ -139,9 +139,10 @@ class TrainingState:
 
 
 def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState | None:
-    """Return the latest checkpoint that a call's job may continue from; None if it starts from scratch.
+    """Return the latest checkpoint from which a call's job may continue, or None if it starts from scratch.
 
-    It must belong to this training, be at most at epoch `latest`, and contain arrays of these names and shapes.
+    The checkpoint must belong to this training, be at most at epoch `latest`, and contain arrays of these names and
+    shapes.
     """
     for data in checkpoints.earlier_checkpoints(index):
         state = unpack_state(data, training)
@@ -153,7 +154,7 @@ def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[i
 
 
 def pack_state(state: TrainingState, training: str) -> bytes:
-    """Return the state as bytes; `training` identifies the training by all of its settings except its length."""
+    """Serialise the state. `training` identifies the training by all of its settings except its length."""
     file = io.BytesIO()
     arrays = {f"array {name}": array for name, array in state.arrays.items()}
     losses = np.array(state.losses, np.float64)
@@ -163,7 +164,7 @@ def pack_state(state: TrainingState, training: str) -> bytes:
 
 
 def unpack_state(data: bytes, training: str) -> TrainingState | None:
-    """Return the state in these bytes; None if they contain no state, or that of another training."""
+    """Return the state in these bytes, or None if they contain no state or that of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if file["training"].tobytes() != digest(training).tobytes():

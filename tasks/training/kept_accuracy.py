@@ -1,7 +1,7 @@
 """The validation accuracy of trained classifiers, for audits whose other tables do not contain it.
 
 Such an audit plans `accuracy_jobs` and yields `accuracy_rows`, so that its answer can begin with a warning if the
-classifiers are at chance (`tasks.contract.learning`).
+classifiers perform at chance level (`tasks.contract.learning`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tasks.numerics import statistics
 
 KEPT_ACCURACY = pa.schema(
     [
-        ("seed", pa.int64()),  # of the training
-        ("validation_accuracy", pa.float64()),  # at the epoch of the weights; null if not measured
+        ("seed", pa.int64()),  # seed of the training
+        ("validation_accuracy", pa.float64()),  # at the epoch the weights are from; null if not measured
     ]
 )
 
@@ -40,12 +40,12 @@ def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
 
 
 def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:
-    """Plan a job for each training."""
+    """Plan one job per training."""
     return tuple(Job(kept_accuracy, NoSettings(), (training,)) for training in trainings)
 
 
 def accuracy_rows(tables: Tables, chance: float | None) -> Iterator[Row]:
-    """Yield the summary row of the mean accuracy, if any was measured."""
+    """Yield the summary row for the mean accuracy, if any accuracy was measured."""
     values = [accuracy["validation_accuracy"] for accuracy in tables.rows(KEPT_ACCURACY)]
     measured = [value for value in values if value is not None]
     if measured:

@@ -1,7 +1,7 @@
-"""Adam's update of many models in one pass over their memory, as a GPU kernel. Importing this module requires Triton.
+"""A GPU kernel for Adam that updates many models in one pass over their memory. Importing this module requires Triton.
 
-A step of small models is limited by memory traffic for weights, gradients and moments: seven reads and writes of each
-number, a third of those of separate operations.
+For small models, a step is limited by memory traffic for weights, gradients and moments. This kernel reads and writes
+each number seven times in total, a third as often as separate operations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 1024  # numbers that one program of the kernel updates
+BLOCK = 1024  # numbers updated by one program of the kernel
 
 
 def adam(
@@ -30,7 +30,7 @@ def adam(
 ) -> None:
     """Update weights and moments, all (models, size), in place: see `tasks.training.optimisers`.
 
-    `scale` (models,) is lr / (1 - b1^t) and `root` (models,) sqrt(1 - b2^t); models that are not `active` do not
+    `scale` (models,) is lr / (1 - b1^t) and `root` (models,) is sqrt(1 - b2^t). Models that are not `active` do not
     change.
     """
     models, size = weights.shape
@@ -40,14 +40,17 @@ def adam(
     _adam[grid](weights, gradients, means, squares, scale, root, takes, size, *numbers, BLOCK=BLOCK)
 
 
-@cache  # the same three numbers at every step
+@cache  # every step uses the same three numbers
 def float32_parts(number: float) -> tuple[float, float]:
-    """Split a number into float32 and its remainder, since kernels receive float32, too short for float64 weights."""
+    """Split a number into its nearest float32 value and the remainder.
+
+    Kernels receive float32, which is too imprecise for float64 weights.
+    """
     nearest = torch.tensor(number, dtype=torch.float32).item()
     return nearest, number - nearest
 
 
-# Triton evaluates annotations: those of arguments may only name Triton's types.
+# Triton evaluates annotations, so those of arguments may only name Triton's types.
 @triton.jit  # type: ignore[untyped-decorator]
 def _adam(  # type: ignore[no-untyped-def]
     weights,

@@ -2,7 +2,7 @@
 
     train_many(spec, members)
 
-yields each member's index with its outcome, as it ends, in any order. The outcome depends only on the spec and the
+yields each member's index with its outcome when it ends, in any order. The outcome depends only on the spec and the
 member, never on the other members.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TrainingError(RuntimeError):
-    """A training cannot continue; `exhausted` is the memory that ran out, if that is why."""
+    """A training cannot continue. If it ran out of memory, `exhausted` is the kind of memory."""
 
     exhausted: MemoryKind | None = None
 
@@ -38,9 +38,9 @@ def not_finite(quantity: str, moment: str, seed: int) -> TrainingError:
 
 @dataclass(frozen=True)
 class Epoch:
-    epoch: int  # from 1
-    # In nats: the mean over minibatches of the mean loss of their rows; if a minibatch's loss is a sum over rows, the
-    # mean over all rows of the epoch.
+    epoch: int  # counted from 1
+    # In nats: the mean over minibatches of the mean loss of their rows. If a minibatch's loss is a sum over rows, it is
+    # the mean over all rows of the epoch.
     train_loss: float
     validation_loss: float  # mean over the test split, in nats
     validation_accuracy: float  # NaN without classification
@@ -48,32 +48,33 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state of a training after an epoch, from which it continues without any difference.
+    """The state of a training after an epoch, from which training continues exactly as if it had not been interrupted.
 
     Random numbers have no state: they are functions of the seed and the number of steps.
     """
 
     history: tuple[Epoch, ...]
-    best_epoch: int  # 0 before the first
-    steps: int  # minibatches taken
+    best_epoch: int  # 0 before the first epoch
+    steps: int  # number of minibatches processed
     weights: Mapping[str, NDArray[np.floating]]
     best_weights: Mapping[str, NDArray[np.floating]]
-    moments: tuple[Mapping[str, NDArray[np.floating]], ...]  # of the optimiser, each by names of learned weights
+    moments: tuple[Mapping[str, NDArray[np.floating]], ...]  # moments of the optimiser, by names of learned weights
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One model to train: its seed, its training images, and replacements of some images.
+    """One model to train: its seed, its training images, and replacements for some of these images.
 
-    A chain trains one model in several links. A link trains up to epoch `until` (default: the recipe's last) from
-    `start`, or from the end of the member `after` (by index) in the same call, whose state then stays on the device;
-    the links of a chain are otherwise equal. With `returns_state`, the outcome contains the final state.
+    A chain trains one model in several links. A link trains up to epoch `until` (default: the recipe's last). It
+    continues from the state `start`, or from the end of the member `after` (an index) in the same call, whose state
+    then stays on the device. Apart from this, the links of a chain are equal. With `returns_state`, the outcome
+    contains the final state.
     """
 
     seed: int
-    rows: NDArray[np.int64]  # of the training split, in the order that the epochs' shuffles refer to
+    rows: NDArray[np.int64]  # of the training split; each epoch shuffles this order
     replaced: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)  # row -> image (h, w, c)
-    learning_rate: float | None = None  # None: the recipe's
+    learning_rate: float | None = None  # None: the recipe's rate
     start: State | None = None
     until: int | None = None
     after: int | None = None
@@ -82,7 +83,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model: its weights, their epoch, and the losses of every epoch."""
+    """A trained model: its weights, the epoch they are from, and the losses of every epoch."""
 
     best_epoch: int
     history: tuple[Epoch, ...]
@@ -91,14 +92,14 @@ class Trained:
     epsilons: tuple[float, ...] | None = None  # of differential privacy, spent by the end of each epoch
 
 
-# Called after every epoch with (index of the member, epoch) of each model of a stack that has ended an epoch, and with
-# the tensors (models, *shape), which it must not change.
+# Called at the end of every epoch with (member index, epoch) of each model of a stack that has finished an epoch, and
+# with the tensors (models, *shape), which it must not change.
 Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The parts that all members share: the objective, the recipe and the images."""
+    """What all members share: the objective, the recipe and the images."""
 
     learning: Objective
     recipe: Recipe
@@ -116,7 +117,7 @@ def minibatches(rows: int, batch: int) -> int:
 def order(member: Member, epoch: int, batch: int, aliases: Mapping[int, int]) -> Order:
     """Return the member's rows in the order of an epoch (from 1), with padding in the last minibatch.
 
-    `aliases` replace rows.
+    `aliases` maps rows to the rows that replace them.
     """
     shuffle = seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))
     rows = member.rows[shuffle]

@@ -1,4 +1,4 @@
-"""The number of models that fit into memory, from the memory of a step of one model and of two models."""
+"""Determine how many models fit into memory, from the memory that a step takes with one model and with two."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-SPARED = 0.1  # of the free memory: for fragmentation, and for libraries
+SPARED = 0.1  # of the free memory, for fragmentation and libraries
 
 
 @dataclass(frozen=True)
 class Need:
-    """The memory of a stack in bytes: a constant and an amount per model."""
+    """The memory of a stack in bytes: a fixed amount and an amount per model."""
 
     fixed: int
     per_model: int
@@ -27,9 +27,9 @@ class Need:
 
 
 def need(step_of: Callable[[int], int], device: torch.device) -> Need:
-    """Measure the memory of a step with one model and with two.
+    """Measure the memory that a step takes with one model and with two.
 
-    `step_of(models)` takes a step and returns the bytes that are allocated afterwards.
+    `step_of(models)` takes a step and returns the number of bytes that are allocated afterwards.
     """
     one_model = peak_memory(partial(step_of, 1), device)
     two_models = peak_memory(partial(step_of, 2), device)
@@ -40,8 +40,8 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 def peak_memory(work: Callable[[], int], device: torch.device) -> int:
     """Return the peak memory of some work in bytes, in addition to earlier allocations.
 
-    On a CPU, where torch does not count memory, this is the sum of the bytes that the work returns as allocated
-    afterwards and the peak of tensors saved by autograd.
+    On a CPU, where torch does not count memory, this is the sum of two numbers: the allocated bytes that the work
+    returns, and the peak of the tensors saved by autograd.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -57,15 +57,18 @@ def peak_memory(work: Callable[[], int], device: torch.device) -> int:
 
 
 class Kept:
-    """The bytes that autograd currently keeps, counting shared memory once, and their peak."""
+    """The bytes that autograd currently keeps, and their peak. Shared memory is counted once."""
 
     def __init__(self) -> None:
         self.most = 0
         self._now = 0
-        self._times: dict[int, int] = {}  # that a piece of memory is kept, by its address
+        self._times: dict[int, int] = {}  # how often each piece of memory is kept, by address
 
     def keep(self, tensor: Tensor) -> Saved:
-        """Return the object that autograd keeps instead of the tensor; its memory counts while the object lives."""
+        """Return the object that autograd keeps instead of the tensor.
+
+        The tensor's memory counts for as long as this object lives.
+        """
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         size = storage.nbytes()
@@ -84,7 +87,7 @@ class Kept:
 
 
 class Saved:
-    """A tensor that is saved for the gradients."""
+    """A tensor that autograd saves for computing gradients."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor

@@ -1,8 +1,8 @@
-"""Training of image classifiers on mixtures, shares of several data sets of one shape, and unlearning of some images.
+"""Train image classifiers on mixtures (shares of several data sets of one shape), and unlearn some of the images.
 
-Trainings of one design share a call for any training data: the images of all data sets are concatenated in memory, and
-each training uses its rows. Unlearning starts from the weights in a training's table; `tasks.training.unlearner`
-implements its methods. Planning does not import torch.
+Trainings of one design share a call regardless of their training data: the images of all data sets are concatenated in
+memory, and each training uses its own rows. Unlearning starts from the weights in a training's table;
+`tasks.training.unlearner` implements its methods. Planning does not import torch.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from tasks.training.trainer import Outcome
 
 ROWS_AT_ONCE = 8192
-VALIDATED = 1000  # largest number of test images, since the validation loss has no effect
-# A MODEL with the number of training images, and the accuracy on them after training, in evaluation mode.
+VALIDATED = 1000  # maximum number of test images; the validation loss has no effect on training
+# A MODEL row with the number of training images, and the accuracy on them after training, in evaluation mode.
 MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float64())])
 PRIVATE_MIXED = pa.schema([*MIXED, ("epsilons", pa.list_(pa.float64()))])  # spent by the end of each epoch
 
 
 @dataclass(frozen=True)
 class Mixture(Ranged):
-    """One classifier, trained for all epochs; the validation loss is measured on the first test images of `validation`.
+    """One classifier, trained for all epochs. The validation loss is measured on the first test images of `validation`.
 
-    `classes` is the number of classes of the network, the same for trainings that are compared. If `crop` is above 0,
-    training uses random squares of that side in every minibatch, and evaluation central squares. `schedule` contains
-    (epoch, factor): after this epoch the learning rate is the initial one times the factor.
+    `classes` is the number of classes of the network. It is the same for trainings that are compared. If `crop` is
+    above 0, training uses random squares with this side length in every minibatch, and evaluation uses central squares.
+    `schedule` contains pairs (epoch, factor): after this epoch, the learning rate is the initial one times the factor.
     """
 
     shares: tuple[Share | BalancedHalf | CoinedCanaries, ...]
@@ -77,14 +77,14 @@ class Mixture(Ranged):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the training. Raises ValueError for impossible settings."""
+        """The training recipe. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
 
 
 def batch_key(config: Mixture) -> Mixture:
     """Return the settings that trainings in one call must share: all except images, seed and learning rate.
 
-    Canaries with other labels or images must also be the same, since all trainings read one copy.
+    If canaries have altered labels or images, these must also be the same, since all trainings read one copy.
     """
     altered = _altered_canaries(config)
     placeholder: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
@@ -92,7 +92,10 @@ def batch_key(config: Mixture) -> Mixture:
 
 
 def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
-    """Return the share that changes labels or images, the same for all models of a design; None without one."""
+    """Return the share that changes labels or images, or None without one.
+
+    It is the same for all models of a design.
+    """
     coined = []
     for share in config.shares:
         if isinstance(share, CoinedCanaries) and share.is_altered:
@@ -119,7 +122,7 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Yield each training's MIXED table, or its exception, as it ends. All must have the same batch key."""
+    """Yield each training's MIXED table, or its exception, when it ends. All must have the same batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     data = tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares))
@@ -140,7 +143,7 @@ def train_many(
 
 
 def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[Mixture]) -> Iterator[Outcome]:
-    """Yield each member's outcome, by the position of its config; trainings with privacy have no chains."""
+    """Yield each member's outcome, keyed by the position of its config. Trainings with privacy have no chains."""
     spec = spec_of(configs[0], pool.images)
     privacy = configs[0].privacy
     if privacy is None:
@@ -155,31 +158,31 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
 
 @task(version=3, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
-    """Train a network and return its MIXED table, or PRIVATE_MIXED with privacy."""
+    """Train a network and return its MIXED table, or PRIVATE_MIXED if it is trained with privacy."""
     return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Mixture) -> Linked:
-    """Return the states that a training may continue from: of the same training, for any number of epochs."""
+    """Return the states that a training may continue from: those of the same training with any number of epochs."""
     one_epoch_config = dataclasses.replace(config, epochs=1)
     return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The concatenated training images of several data sets, and the first row of each set."""
+    """The concatenated training images of several data sets, and the first row of each data set."""
 
     images: Images
     sets: Mapping[Dataset, Images]
     begins: Mapping[Dataset, int]
 
     def rows(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> Rows:
-        """Return the concatenated rows of these shares."""
+        """Return the rows of these shares, concatenated."""
         rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
         return np.concatenate(rows)
 
     def expected_count(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> int:
-        """Return the expected number of rows of these shares, the same with and without a canary."""
+        """Return the expected number of rows in these shares, which is the same with and without a given canary."""
         return sum(
             share.expected_count(self.sets[share.part.data])
             if isinstance(share, CoinedCanaries)
@@ -199,14 +202,15 @@ class Checked(Protocol):
 
 
 def pool_data(data: tuple[Dataset, ...], config: Checked, altered: CoinedCanaries | None = None) -> Pool:
-    """Return the pool of these data sets, some `altered`, with the config's validation images as its test split.
+    """Return the pool of these data sets, with the config's validation images as its test split.
 
-    Raises DatasetError for images of another shape, or labels beyond the config's classes.
+    `altered` canaries replace their records. Raises DatasetError for images of another shape, or for labels beyond the
+    config's classes.
     """
     return _load_pool(data, config.validation, config.classes, altered)
 
 
-@lru_cache(maxsize=2)  # calls of one run use the same sets, and devices keep copies for the lifetime of the pool
+@lru_cache(maxsize=2)  # calls of a run use the same data sets, and devices keep copies while the pool lives
 def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, altered: CoinedCanaries | None) -> Pool:
     from tasks.datasets.catalog import load
 
@@ -244,7 +248,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 
 
 def spec_of(config: Mixture, images: Images) -> Spec:
-    """Return the parts that trainings of one batch key share."""
+    """Return what all trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
     learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
@@ -252,7 +256,7 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
 
 def table_of(seed: int, network: Architecture, images: Images, rows: Rows, result: Trained) -> pa.Table:
-    """Return the MIXED table of a network that was trained on these rows with this seed: one row."""
+    """Return the one-row MIXED table of a network trained on these rows with this seed."""
     weights = {name: values.astype(np.float32) for name, values in result.weights.items()}
     right = accuracy(network, weights, images, rows)
     row = model_row(seed, network, result) | {"examples": len(rows), "train_accuracy": right}
@@ -262,9 +266,9 @@ def table_of(seed: int, network: Architecture, images: Images, rows: Rows, resul
 
 
 def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
-    """Return the share of these training images whose label the network predicts."""
+    """Return the fraction of these training images whose label the network predicts."""
     right = 0
-    for start in range(0, len(rows), ROWS_AT_ONCE):  # copies only a batch at a time
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # copies one batch at a time
         batch = rows[start : start + ROWS_AT_ONCE]
         predicted = logits(network, weights, images.train_images[batch]).argmax(1)
         right += int((predicted == images.train_labels[batch]).sum())
@@ -272,7 +276,7 @@ def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows
 
 
 def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[np.float32]:
-    """Return logits (n, classes) of a trained network for images (n, h, w, c), cropped as in its evaluation."""
+    """Return the logits (n, classes) of a trained network for images (n, h, w, c), cropped as in evaluation."""
     from tasks.models import inference
     from tasks.training.cross_entropy import central_images
 
@@ -283,7 +287,7 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
 
 def _unlearning_work(config: Unlearning) -> Work:
-    """Return the work of the steps; gradient ascent may end earlier."""
+    """Return the work of the steps. Gradient ascent may end earlier."""
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
@@ -293,7 +297,7 @@ def _unlearning_work(config: Unlearning) -> Work:
         images_per_epoch = forgotten_count
     else:
         images_per_epoch = kept_count + forgotten_count
-    # The network comes from the input, and the config does not name it: the reference has the same network.
+    # The network comes from the input and is not named in the config, since the reference has the same network.
     return Work(
         {f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * images_per_epoch}
     )
@@ -301,7 +305,7 @@ def _unlearning_work(config: Unlearning) -> Work:
 
 @task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
-    """Unlearn with the network of the input's table and return a MIXED table.
+    """Unlearn with the network in the input table, and return a MIXED table.
 
     `examples` and `train_accuracy` refer to the kept images, and the epochs to unlearning.
     """

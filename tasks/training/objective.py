@@ -1,4 +1,4 @@
-"""The interface of objectives for training: weights, loss and evaluation."""
+"""The interface of training objectives: weights, losses and evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.models.layers import Layers, Mode, Weight
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows for every model of a stack; each model has different rows."""
+    """Rows for every model of a stack. Each model has its own rows."""
 
     pixels: Tensor  # (models, rows, height * width * channels) uint8
     labels: Tensor  # (models, rows) int64
@@ -24,24 +24,24 @@ class Batch:
 
 
 class Objective(Protocol):
-    """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`.
+    """A learning objective for one network. Tensors are (models, *shape), keyed by the names of `weights`.
 
-    Random numbers come from the batch's mode, by separate sites (`tasks.models.counter_rng`): a second view of the rows
-    is another site. `losses` changes tensors that are not learned, such as statistics, in place for the models with a
-    real row; an `AfterStep` objective also changes them after the optimiser's step.
+    Random numbers come from the batch's mode, with a separate site for each use (`tasks.models.counter_rng`); a second
+    view of the rows is another site. `losses` changes tensors that are not learned, such as statistics, in place for
+    the models that have a real row. An `AfterStep` objective also changes them after the optimiser step.
     """
 
     @property
     def name(self) -> str:
-        """The name of the workload for the choice of a strategy: the network and settings that affect its speed."""
+        """The name of the workload when a strategy is chosen: the network and all settings that affect its speed."""
 
     @property
     def stackable(self) -> bool:
-        """Whether one step can compute many models."""
+        """Whether several models can be computed in one step."""
 
     @property
     def capturable(self) -> bool:
-        """Whether a CUDA graph can record a step of real rows alone."""
+        """Whether a CUDA graph can record a step without padding."""
 
     @property
     def captures_padding(self) -> bool:
@@ -53,28 +53,28 @@ class Objective(Protocol):
 
     @property
     def total(self) -> bool:
-        """Whether a minibatch's loss is the sum over its rows instead of the mean."""
+        """Whether the loss of a minibatch is the sum over its rows instead of the mean."""
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        """Return the initial tensors (*shape) of a model, the same on every device."""
+        """Return the initial tensors (*shape) of a model. They are the same on every device."""
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return each row's loss in training, (models, rows), in nats, differentiable in the tensors.
+        """Return the training loss of each row, (models, rows), in nats, differentiable with respect to the tensors.
 
-        Losses of padding, which the mode does not mark as `real`, are not used, but they and their gradients must be
+        Losses of padding, which the mode does not mark as `real`, are not used. They and their gradients must still be
         finite.
         """
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return each row's loss in evaluation and whether its class is predicted correctly, both (models, rows).
+        """Return each row's evaluation loss and whether its class is predicted correctly, both (models, rows).
 
-        The second is None without classification.
+        The second is None if nothing is classified.
         """
 
 
 @runtime_checkable
 class ByLayers(Protocol):
-    """An objective whose losses of rows can be computed with other kinds of layers."""
+    """An objective whose row losses can be computed with different kinds of layers."""
 
     @property
     def weights(self) -> Mapping[str, Weight]: ...
@@ -84,31 +84,32 @@ class ByLayers(Protocol):
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]: ...
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Return each row's loss in training, (models, rows), computed with the given layers."""
+        """Return the training loss of each row, (models, rows), computed with the given layers."""
 
 
 @runtime_checkable
 class ByHand(Protocol):
-    """An objective with explicit gradients for some of its networks."""
+    """An objective with hand-written gradients for some of its networks."""
 
     def manual_gradient(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: CounterRng
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """Return one model's loss and its explicit gradient in every learned weight; None if only autograd computes it.
+        """Return the loss and the gradient of one model, or None if only autograd can compute it.
 
-        Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
-        loss: 1 / count each for a mean. `draws` are the model's.
+        The gradient contains one tensor per learned weight. Tensors are (*shape), pixels (rows, features) and labels
+        (rows,). `shares` (rows,) are the weights of the rows in the loss: 1 / count each for a mean. `draws` are the
+        model's random numbers.
         """
 
 
 @runtime_checkable
 class AfterStep(Protocol):
-    """An objective with an operation after every step of the optimiser, such as updating a teacher."""
+    """An objective with an operation after every optimiser step, such as updating a teacher."""
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
-        """Change tensors that are not learned in place, for the models that took the step.
+        """Change tensors that are not learned, in place, for the models that took the step.
 
-        `passed` (models,) float64 is the number of epochs including this step: 2.5 in the middle of the third. On a
-        CPU, models are passed one by one. On a GPU, all models are passed and the operation is recorded, so that it
-        must not depend on values of tensors.
+        `passed` (models,) is the number of epochs, as float64, including this step: 2.5 in the middle of the third. On
+        a CPU, models are passed one at a time. On a GPU, all models are passed together and the operation is recorded,
+        so it must not depend on tensor values.
         """

@@ -1,4 +1,4 @@
-"""Optimisers of many models at once, with tensors in one buffer.
+"""Optimisers that update many models at once, with all tensors in one buffer.
 
 Each model has its own learning rate and number of steps, and may skip a step. The values of a model do not depend on
 other models.
@@ -16,13 +16,16 @@ from torch import Tensor
 
 from tasks.training.recipe import Recipe
 
-# Fused Adam rounds the last elements of a tensor, which do not fill a vector, differently from the others. Each part
-# therefore has a multiple of 64 elements, so that a model's bits do not depend on its neighbours.
+# Fused Adam rounds the last elements of a tensor, which do not fill a vector register, differently from the others. The
+# number of elements in each part is therefore a multiple of 64, so that a model's bits do not depend on its neighbours.
 PAD = 64
 
 
 class ParameterBuffer:
-    """Zeros: `buffer` (models, size) has a row per model, `views` its tensors (models, *shape) by name."""
+    """A buffer of parameters, initially zero.
+
+    `buffer` (models, size) has one row per model, and `views` are its tensors (models, *shape) by name.
+    """
 
     def __init__(
         self, shapes: Mapping[str, tuple[int, ...]], models: int, device: torch.device, dtype: torch.dtype
@@ -36,15 +39,15 @@ class ParameterBuffer:
         }
 
     def parts(self, model: int) -> Sequence[Tensor]:
-        """Return one model's tensors as rows, each padded with zeros to a multiple of 64."""
+        """Return the tensors of one model as rows, each padded with zeros to a multiple of 64."""
         return torch.split(self.buffer[model], self._lengths)
 
     def tensors_of_model(self, model: int) -> dict[str, Tensor]:
-        """Return one model's tensors (*shape) by name."""
+        """Return the tensors (*shape) of one model by name."""
         return {name: view[model] for name, view in self.views.items()}
 
     def like(self) -> ParameterBuffer:
-        """Return zeros of the same shapes, on the same device."""
+        """Return a zero buffer with the same shapes, on the same device."""
         return ParameterBuffer(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
 
 
@@ -57,27 +60,27 @@ def fill_row(gradient: Tensor, size: int) -> Tensor:
 
 
 class Optimiser(Protocol):
-    """Steps the weights of every model along their gradients."""
+    """Updates the weights of every model with their gradients."""
 
-    # Running statistics of the weights: each buffer has their names and shapes.
+    # Running statistics of the weights. Each buffer has the weights' names and shapes.
     moments: tuple[ParameterBuffer, ...]
-    steps: Tensor  # (models,) float32: the number of steps of each model
-    rates: Tensor  # (models,): the learning rate of each model
+    steps: Tensor  # (models,) float32: number of steps taken by each model
+    rates: Tensor  # (models,): learning rate of each model
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        """Take one step with the gradients (models, *shape) in the order of the weights.
+        """Take one step with the gradients (models, *shape), in the order of the weights.
 
-        `active` (models,) is the mask of the models that take the step; all by default.
+        `active` (models,) selects the models that take the step; all by default.
         """
 
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
-        """Take one step of one model with its gradients (*shape)."""
+        """Take one step of a single model with its gradients (*shape)."""
 
 
 class Adam:
     """m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, w <- w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps).
 
-    Kingma & Ba 2015, algorithm 1, with b1 = 0.9 and b2 = 0.999 as there.
+    Kingma & Ba 2015, algorithm 1, with b1 = 0.9 and b2 = 0.999 as in the paper.
     """
 
     def __init__(self, weights: ParameterBuffer, epsilon: float, beta1: float = 0.9, beta2: float = 0.999) -> None:
@@ -93,7 +96,7 @@ class Adam:
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
         self._gradients = None if device.type == "cpu" else weights.like()
-        # Split into rows of single models once, since splitting takes longer than a small step.
+        # Split into rows of single models only once, since splitting takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
         self._step_counts = list(self.steps.unbind())
 
@@ -113,7 +116,7 @@ class Adam:
         (triton_update() or torch_update)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
-        """Return lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
+        """Return lr / (1 - b1^t) and sqrt(1 - b2^t) for each model, both (models,)."""
         step_counts = self.steps.double().clamp(min=1)
         scale = self.rates / (1 - self.beta1**step_counts)
         root = (1 - self.beta2**step_counts).sqrt()
@@ -146,7 +149,7 @@ Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, float
 
 @cache
 def triton_update() -> Update | None:
-    """Return Adam's update as one Triton kernel; None without Triton, which is part of torch for CUDA."""
+    """Return Adam's update as a single Triton kernel, or None without Triton, which comes with torch for CUDA."""
     try:
         from tasks.training import kernels
     except ImportError:
@@ -166,7 +169,7 @@ def torch_update(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """Compute the same update with torch's operations; arguments are (models, size) or (models,)."""
+    """Compute the same update with torch operations. Arguments are (models, size) or (models,)."""
     takes = active.to(weights.dtype)[:, None]
     means.lerp_(gradients, (1 - beta1) * takes)
     squares.lerp_(gradients.square(), (1 - beta2) * takes)
@@ -176,7 +179,7 @@ def torch_update(
 class RMSprop:
     """v <- rho v + (1 - rho) g^2, w <- w - lr g / (sqrt(v) + eps), with rho = 0.9.
 
-    Tieleman & Hinton 2012, lecture 6.5; eps outside the root and rho as in Keras.
+    Tieleman & Hinton 2012, lecture 6.5. As in Keras, eps is outside the root and rho is 0.9.
     """
 
     RHO = 0.9
@@ -216,7 +219,7 @@ class RMSprop:
 
 
 def optimiser_of(recipe: Recipe, weights: ParameterBuffer) -> Optimiser:
-    """Return the optimiser of these weights, with learning rates of 0."""
+    """Return the optimiser for these weights, with all learning rates at 0."""
     match recipe.optimiser:
         case "adam":
             return Adam(weights, recipe.epsilon)

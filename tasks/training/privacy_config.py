@@ -1,7 +1,7 @@
-"""The privacy of a training, as a field of a configuration with one type for each case.
+"""The privacy of a training, as a configuration field with one type per case.
 
-A private training is one job, because its noise is drawn for all epochs together; the length of links is therefore a
-setting of other trainings only.
+A private training is a single job, because its noise is drawn for all epochs together. Only other trainings have a
+setting for the length of links.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LinkedTraining(WithoutPrivacy):
     """Training without differential privacy, which can be divided into links."""
 
     link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0: one
-    job."""
+    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0
+    plans a single job."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class DifferentialPrivacy(Privacy):
 
 
 def guarantee_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> Privacy | None:
-    """Return the guarantee of a training for its job; None without one."""
+    """Return the privacy guarantee that a training's job uses, or None without one."""
     if isinstance(privacy, WithoutPrivacy):
         return None
     return Privacy(privacy.epsilon, privacy.delta, privacy.clip)
 
 
 def link_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> int:
-    """Return the epochs per link of a training; 0 for one job."""
+    """Return the number of epochs per link of a training, or 0 if it is a single job."""
     return privacy.link if isinstance(privacy, LinkedTraining) else 0

@@ -1,4 +1,4 @@
-"""The recipe of a training for any objective: epochs, optimiser, schedule, early stopping, and privacy.
+"""The training recipe for any objective: epochs, optimiser, schedule, early stopping and privacy.
 
 This module does not import torch, so that planning is fast. To add an optimiser, see `tasks.training.optimisers`; to
 add a loss or an operation after each step, see `tasks.training.objective`.
@@ -17,25 +17,26 @@ from tasks.contract.ranges import AtLeast, AtMost, Finite, Ranged, Share
 OptimiserName = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "float64"]
 EPSILON = 1e-7
-Count = Annotated[int, AtLeast(1)]  # of epochs, rows or parts
-Rate = Annotated[float, Finite()]  # of learning
+Count = Annotated[int, AtLeast(1)]  # number of epochs, rows or parts
+Rate = Annotated[float, Finite()]  # learning rate
 
 
 @dataclass(frozen=True)
 class Recipe(Ranged):
-    """The training of every member of a call.
+    """How every member of a call is trained.
 
     patience: if above 0, training stops after this number of epochs without a lower validation loss and returns the
         best epoch's weights; if 0, it returns the last epoch's weights.
-    schedule: pairs (epoch, factor), epochs ascending: after this epoch the learning rate is the initial one times the
+    schedule: pairs (epoch, factor), epochs ascending: after this epoch, the learning rate is the initial one times the
         factor.
     optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon.
     accumulate: if above 1, a step computes its `batch` rows in this number of equal parts, which limits its memory. The
-        gradients add up to that of the whole minibatch, to rounding. Batch norm treats each part as a minibatch, parts
-        draw different random numbers, and an objective's operation after a step runs once per whole step.
+        gradients add up to the gradient of the whole minibatch, up to rounding. Batch norm treats each part as a
+        minibatch, parts draw different random numbers, and an objective's operation after a step runs once per whole
+        step.
     """
 
-    epochs: Count  # at most
+    epochs: Count  # maximum
     batch: Count
     learning_rate: Rate
     patience: Annotated[int, AtLeast(0)] = 0
@@ -53,12 +54,12 @@ class Recipe(Ranged):
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
 
     def factor(self, epoch: int) -> float:
-        """Return the factor of the learning rate in an epoch, counted from 1."""
+        """Return the learning-rate factor in an epoch, counted from 1."""
         passed = [factor for changed, factor in self.schedule if epoch > changed]
         return float(passed[-1]) if passed else 1.0
 
 
-LARGEST_EPSILON = 200.0  # opacus's accountant uses gigabytes or fails for larger values
+LARGEST_EPSILON = 200.0  # with larger values, opacus's accountant uses gigabytes or fails
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,17 @@ class Privacy(Ranged):
     delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
     """Delta of the guarantee."""
     clip: Annotated[float, Finite()] = 1.0
-    """Clipping norm of each example's gradient."""
+    """Clipping norm of per-example gradients."""
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPACUS,)
 
     def power(self, level: float) -> float:
-        """Return the largest power of a test that distinguishes models trained with and without one example, at most 1.
+        """Return the largest power of any test that distinguishes models trained with and without one example.
 
-        min(e^epsilon level + delta, 1 - e^-epsilon (1 - delta - level)) for tests with this false positive rate.
-        Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4; Kairouz, Oh & Viswanath
-        2015, "The composition theorem for differential privacy", section 2.
+        For tests with this false positive rate, it is at most 1 and equals min(e^epsilon level + delta, 1 - e^-epsilon
+        (1 - delta - level)). Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4;
+        Kairouz, Oh & Viswanath 2015, "The composition theorem for differential privacy", section 2.
         """
         steep = math.exp(self.epsilon) * level + self.delta
         flat = math.exp(-self.epsilon) * (1 - self.delta - level)

@@ -1,4 +1,4 @@
-"""Models trained together in a stack, each in a place with its weights, optimiser moments and order of the data.
+"""Train models together in a stack. Each place in the stack holds a model's weights, optimiser moments and data order.
 
 All places take a step together (`tasks.training.step`). On a GPU, the step is recorded once as a CUDA graph and then
 replayed, since launching its operations one by one takes longer than running them.
@@ -28,14 +28,17 @@ REHEARSALS = 3  # steps before recording, in which libraries choose algorithms a
 
 
 class Graphs:
-    """Recordings on one device by name, each made on first use."""
+    """CUDA graphs on one device by name, each recorded on first use."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
-        """Run the recording of a function on the current stream. `changed` are the tensors that it changes."""
+        """Replay the recording of a function on the current stream.
+
+        `changed` are the tensors that the function changes.
+        """
         if name not in self._graphs:
             self._graphs[name] = self._record(function, changed)
         self._graphs[name].replay()
@@ -43,8 +46,8 @@ class Graphs:
     def _record(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         before = [tensor.clone() for tensor in changed]
         current = torch.cuda.current_stream(self._device)
-        # A recording keeps the workspaces of its stream: stacks that replay concurrently must record on separate
-        # streams. The default stream cannot be recorded.
+        # A recording keeps the workspaces of its stream, so stacks that are replayed concurrently must be recorded on
+        # separate streams. The default stream cannot be recorded.
         recording_stream = current
         if current == torch.cuda.default_stream(self._device):
             recording_stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -57,23 +60,23 @@ class Graphs:
                         tensor.copy_(original)
         current.wait_stream(recording_stream)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may allocate memory, since only this thread's work is recorded.
+        # Other threads may allocate memory, since only this thread's operations are recorded.
         with torch.cuda.graph(graph, stream=recording_stream, capture_error_mode="thread_local"):
             function()
         return graph
 
 
-ASSESSED_AT_ONCE = 512  # rows whose activations fit into a core's cache; random draws depend on it
+ASSESSED_AT_ONCE = 512  # rows whose activations fit into a core's cache; random draws depend on this number
 
 
 @dataclass
 class Slot:
-    """The member in a place of a stack, and its history so far."""
+    """The member that occupies a place in a stack, and its history so far."""
 
     index: int
     member: Member
     history: list[Epoch] = field(default_factory=list)
-    best: int = 0  # epoch
+    best: int = 0  # best epoch
 
     @property
     def best_loss(self) -> float:
@@ -83,7 +86,10 @@ class Slot:
 
 
 class Stack:
-    """`count` places for members of the spec, with rows in `data` (replaced rows in `aliases`, by member)."""
+    """`count` places for members of the spec.
+
+    Their rows are in `data`, with each member's replaced rows in `aliases`.
+    """
 
     def __init__(
         self,
@@ -114,17 +120,17 @@ class Stack:
             self.best = (self.learned, self.fixed)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
         self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
-        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # current minibatch
         self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
         self.assessment = torch.zeros(2, count, dtype=torch.float64, device=device)  # mean loss, accuracy
-        # The number of epochs after each step, (places, steps), if an operation follows a step.
+        # The number of epochs after each step, (places, steps), if an operation follows each step.
         self.passed = None
         if isinstance(spec.learning, AfterStep):
             self.passed = torch.zeros(self.losses.shape, device=device, dtype=torch.float64)
         self.stepping = Step(spec, data, self.learned, self.fixed, self.optimiser, self.keys)
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn in advance, by member and epoch
-        self._running: list[int] = []  # minibatches of each place in the current epoch
+        self._running: list[int] = []  # number of minibatches of each place in the current epoch
         self._sent: list[Tensor] = []  # tensors being copied to the device
 
     # Places
@@ -135,12 +141,12 @@ class Stack:
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The weights, (places, *shape) by name, in the network's order."""
+        """The weights by name, (places, *shape), in the network's order."""
         return self.stepping.tensors
 
     @property
     def bytes(self) -> int:
-        """The bytes that the stack keeps between steps."""
+        """The number of bytes that the stack keeps between steps."""
         gradients = self.learned.buffer
         if self.stepping.sums is None:
             sums = []
@@ -150,7 +156,7 @@ class Stack:
 
     @property
     def steps_taken(self) -> int:
-        """Steps of all models in the current epoch."""
+        """The number of steps that all models take in the current epoch."""
         return sum(self._running)
 
     @property
@@ -158,13 +164,13 @@ class Stack:
         return [position for position, slot in enumerate(self.places) if slot is not None]
 
     def occupant(self, position: int) -> Slot:
-        """Return the occupant of an occupied place."""
+        """Return the member of an occupied place."""
         slot = self.places[position]
         assert slot is not None
         return slot
 
     def enter(self, position: int, index: int, member: Member) -> None:
-        """Put a member into a place, with initial weights or the state from which it continues."""
+        """Put a member into a place, with initial weights or with the state from which it continues."""
         state = member.start
         if state is None:
             start = self.spec.learning.initial(member.seed)
@@ -185,7 +191,10 @@ class Stack:
         self.places[position] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
     def leave(self, position: int) -> Trained:
-        """Return the trained model of a place's member, which keeps its place until `free` or `go_on`."""
+        """Return the trained model of the member in this place.
+
+        The member keeps its place until `free` or `go_on` is called.
+        """
         slot = self.occupant(position)
         best = slot.best if self.spec.recipe.patience else len(slot.history)
         state = self._state(position) if slot.member.returns_state else None
@@ -201,12 +210,12 @@ class Stack:
     def _weights(
         self, position: int, flats: tuple[ParameterBuffer, ParameterBuffer]
     ) -> dict[str, NDArray[np.floating]]:
-        """Return a model's tensors, in the network's order."""
+        """Return the tensors of a model, in the network's order."""
         tensors = numbers(position, *flats)
         return {name: tensors[name] for name in self.spec.learning.weights}
 
     def go_on(self, position: int, index: int, member: Member) -> None:
-        """Continue the place's member as the next link of its chain."""
+        """Continue the member in this place as the next link of its chain."""
         slot = self.occupant(position)
         self.places[position] = Slot(index, member, slot.history, slot.best)
 
@@ -214,7 +223,7 @@ class Stack:
         self.places[position] = None
 
     def only(self, places: Sequence[int]) -> Stack:
-        """Return a smaller stack of these places, with unchanged models."""
+        """Return a smaller stack that contains these places, with unchanged models."""
         steps = self.order.shape[1]
         smaller = Stack(self.spec, self.data, self.aliases, steps, len(places), captured=self.captured)
         rows = torch.tensor(places, device=self.device)
@@ -241,7 +250,7 @@ class Stack:
         self._draw_ahead()
 
     def begin(self) -> list[bool]:
-        """Arrange the next epoch's minibatches; return whether each is padded."""
+        """Arrange the minibatches of the next epoch. Returns whether each of them has padding."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
         rates = np.zeros(len(self.places))
@@ -275,7 +284,7 @@ class Stack:
         to.copy_(self._sent[-1], non_blocking=True)
 
     def land(self) -> list[tuple[int, Epoch | TrainingError]]:
-        """Wait for the end of the epoch; return its results by place. Keeps the best weights."""
+        """Wait for the epoch to end, keep the best weights, and return the results by place."""
         losses = self.losses.double().cpu().numpy()
         assessed = self.assessment.cpu().numpy()
         results: list[tuple[int, Epoch | TrainingError]] = []
@@ -304,7 +313,7 @@ class Stack:
             return not_finite("loss", f"at step {step}", slot.member.seed)
         if not math.isfinite(loss):
             return not_finite("validation loss", f"after epoch {epoch}", slot.member.seed)
-        # A minibatch's loss is the mean or the sum over its rows.
+        # The loss of a minibatch is the mean or the sum over its rows.
         if self.spec.learning.total:
             train_loss = losses.sum() / len(slot.member.rows)
         else:
@@ -318,7 +327,7 @@ class Stack:
         return order(slot.member, epoch, self.spec.recipe.batch, self.aliases[slot.index])
 
     def _draw_ahead(self) -> None:
-        """Draw the order of the next epoch while a GPU computes this one."""
+        """Draw the order of the next epoch while a GPU computes the current one."""
         self._orders.clear()
         if self.device.type == "cpu":
             return
@@ -332,18 +341,18 @@ class Stack:
     # Steps
 
     def step(self, padded: bool) -> None:
-        """Take a step of every place on the minibatch at the cursor; `padded` if any place has a padding row."""
+        """Take a step in every place on the minibatch at the cursor. `padded` is set if any place has padding."""
         if self.graphs is not None and (self.spec.learning.captures_padding or not padded):
             self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changing_tensors())
         else:
             self._step(padded)
 
     def copies(self) -> list[Tensor]:
-        """Copy the tensors that a rehearsal of a step restores."""
+        """Copy the tensors that must be restored after rehearsing a step."""
         return [tensor.clone() for tensor in self._changing_tensors()]
 
     def _changing_tensors(self) -> list[Tensor]:
-        """The tensors that a step changes; a rehearsal of it restores them."""
+        """Return the tensors that a step changes and that must be restored after rehearsing it."""
         return [*self._memory(), self.cursor, self.losses]
 
     def _step(self, padded: bool) -> None:
@@ -354,7 +363,7 @@ class Stack:
         self.cursor += 1
 
     def _now(self, table: Tensor) -> Tensor:
-        """Return the entries of a table (places, steps, ...) for the step at the cursor: (places, ...)."""
+        """Return the entries (places, ...) of a table (places, steps, ...) for the step at the cursor."""
         return torch.index_select(table, 1, self.cursor)[:, 0]
 
     def _assess(self) -> None:
@@ -364,7 +373,7 @@ class Stack:
             self._assess_all()
 
     def _assess_all(self) -> None:
-        """Compute mean loss and accuracy of every model on the test split."""
+        """Compute the mean loss and accuracy of every model on the test split."""
         count = self.data.test_count
         models = len(self.places)
         self.assessment.zero_()
@@ -373,7 +382,7 @@ class Stack:
                 rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
                 pixels = rows.expand(models, -1, -1)
                 truth = labels.expand(models, -1)
-                # The same draws after every epoch; steps count from 0 and use other draws.
+                # Use the same draws after every epoch. Steps count from 0 and use other draws.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
@@ -382,14 +391,14 @@ class Stack:
 
 
 def fill(position: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:
-    """Copy a model's values into its slot."""
+    """Copy values into the place of a model."""
     for flat in flats:
         for name, view in flat.views.items():
-            view[position].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
+            view[position].copy_(torch.from_numpy(np.array(values[name])))  # a copy: torch has no read-only tensors
 
 
 def numbers(position: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
-    """Return a copy of the values in a model's slot."""
+    """Return a copy of the values in the place of a model."""
     result = {}
     for flat in flats:
         for name, view in flat.views.items():

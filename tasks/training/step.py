@@ -1,8 +1,8 @@
-"""A training step of the models of a stack: losses, gradients, the optimiser's step and the objective's after-step.
+"""A training step for the models of a stack: losses, gradients, optimiser step and the objective's `after_step`.
 
-On a CPU, a step with explicit gradients processes one model after another, and a step with autograd all models
-together. On a GPU, which may record it, a step processes all models together, and does not depend on values that only
-the host has.
+On a CPU, a step with explicit gradients processes one model after another, and a step with autograd processes all
+models together. On a GPU, where the step may be recorded, it processes all models together and does not depend on
+values that only the host has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.training.optimisers import Optimiser, ParameterBuffer
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of every place that are computed together: a minibatch, or a part of one."""
+    """Rows of every place that are computed together: a whole minibatch, or a part of one."""
 
     number: int  # within the minibatch
     pixels: Tensor  # (places, rows, features)
@@ -32,7 +32,7 @@ class Part:
 
 
 class Step:
-    """Training steps of all places, with the learned weights in `learned` and all other tensors in `fixed`."""
+    """Takes training steps in all places. The learned weights are in `learned` and all other tensors in `fixed`."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Step:
         self.fixed = fixed
         self.optimiser = optimiser
         self.keys = keys
-        self.rows = spec.recipe.batch // spec.recipe.accumulate  # of a part
-        self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # of the gradients of parts
+        self.rows = spec.recipe.batch // spec.recipe.accumulate  # rows per part
+        self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # sums of the parts' gradients
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
-        # Autograd's view of the weights, without earlier steps.
+        # The weights as autograd leaves, without a record of earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
         self.tensors = {
             name: self.leaves[name] if name in self.leaves else fixed.views[name] for name in self.learning.weights
@@ -60,8 +60,8 @@ class Step:
         self.together = keys.device.type != "cpu"
         self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
         self._written_out = not self.together and self.by_hand is not None  # until a gradient is missing
-        # For each model: its tensors (*shape), its stack of one, its key and its steps, split once instead of in every
-        # step.
+        # For each model: its tensors (*shape), its stack of one, its key and its steps. They are split once here
+        # instead of in every step.
         positions = range(len(keys))
         self._single = [learned.tensors_of_model(position) for position in positions]
         self._alone = [
@@ -74,11 +74,11 @@ class Step:
         return self.fixed.buffer.dtype
 
     def take(self, row_table: Tensor, padded: bool, occupied: Sequence[int], passed: Tensor | None) -> Tensor:
-        """Take a step on these rows of the data, (places, rows), -1 for padding; return the losses (places,).
+        """Take a step on these rows of the data, (places, rows), where -1 is padding. Returns the losses (places,).
 
-        `passed` (places,) is the number of epochs after the step, if an operation follows a step.
+        `passed` (places,) is the number of epochs after the step, if an operation follows the step.
         """
-        if padded and len(row_table) == 1 and row_table.device.type == "cpu":  # a model alone needs no padding
+        if padded and len(row_table) == 1 and row_table.device.type == "cpu":  # a single model needs no padding
             row_table = row_table[:, : int((row_table >= 0).sum())]
             padded = False
         real = (row_table >= 0) if padded else None
@@ -97,7 +97,7 @@ class Step:
             yield Part(number, pixels, labels, None if real is None else real[:, within])
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
-        """Return the random numbers of a step, or of a part of a step."""
+        """Return the random numbers for a step, or for a part of a step."""
         if self.sums is None:
             return CounterRng(keys, steps)
         return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
@@ -107,7 +107,7 @@ class Step:
     def _explicit_step(
         self, row_table: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
-        """Take every model's step with explicit gradients; None if there are none."""
+        """Take every model's step with explicit gradients. Returns None if there are none."""
         assert self.by_hand is not None
         counts = {position: row_table.shape[1] if real is None else int(real[position].sum()) for position in occupied}
         with torch.inference_mode():
@@ -174,7 +174,7 @@ class Step:
         return losses
 
     def _loss(self, part: Part, count: int | Tensor) -> Tensor:
-        """Return the part's contribution to each model's loss of a minibatch of `count` rows: (places,)."""
+        """Return the part's contribution (places,) to each model's loss for a minibatch of `count` rows."""
         real = part.real
         mode = Mode(
             training=True,
@@ -186,7 +186,7 @@ class Step:
         return loss if self.learning.total else loss / count
 
     def _follow_all(self, active: Tensor | None, passed: Tensor | None) -> None:
-        """Call the objective's `after_step` for the models that took the step, all by default."""
+        """Call the objective's `after_step` for the models that took the step; all by default."""
         if self.after is None:
             return
         assert passed is not None
@@ -196,5 +196,5 @@ class Step:
             return
         before = None if active is None else self.fixed.buffer.clone()
         self.after.after_step(self._values, passed)
-        if active is not None and before is not None:  # models that did not take the step are restored
+        if active is not None and before is not None:  # restores models that did not take the step
             self.fixed.buffer.copy_(torch.where(active[:, None], self.fixed.buffer, before))

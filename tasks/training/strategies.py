@@ -1,11 +1,11 @@
-"""Strategies for training many models on a device, and the choice of the fastest one.
+"""Strategies for training many models on a device, and how the fastest one is chosen.
 
-- loop: one model after another. This is the fastest strategy on a CPU: the products of one model use a whole core, and
-  convolutions of a stack take 1.6 to 1.9 times as long as separate ones.
-- stack: several models in one step, up to the limit of memory and speed. On a GPU, the step is recorded and replayed.
+- loop: one model after another. This is the fastest strategy on a CPU, where the matrix products of one model use a
+  whole core and the convolutions of a stack take 1.6 to 1.9 times as long as separate ones.
+- stack: several models in one step, as many as memory and speed allow. On a GPU, the step is recorded and replayed.
 - graph: separate models, each with its step recorded and replayed on its own stream. Requires a GPU.
 
-A step is not recorded if its data are streamed to the GPU.
+Steps are not recorded if their data is streamed to the GPU.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tasks.training.stack import Stack
 from tasks.worker import hardware
 from tasks.worker.compute_context import Choice, ComputeContext
 
-STREAMS = (4, 16)  # of the strategy "graph"
-STACKED = (64, 256)  # of the strategy "stack": 64 models reach five sixths of the full rate of large stacks
-TIMED = 20  # steps of each candidate
+STREAMS = (4, 16)  # for the strategy "graph"
+STACKED = (64, 256)  # for the strategy "stack": 64 models reach five sixths of the full rate of large stacks
+TIMED = 20  # timed steps per candidate
 WARMING = 3  # steps before the timed ones
 
 
 class UnsupportedStrategy(ValueError):
-    """The requested strategy is not possible on this device."""
+    """The requested strategy is not available on this device."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A number of concurrent stacks, and a number of places in each."""
+    """A number of concurrent stacks, and the number of places in each."""
 
     name: str
     stacks: int = 1
@@ -49,7 +49,7 @@ class Strategy:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The members of one call on one device, for which a strategy is chosen."""
+    """The members of a call on a device, for which a strategy is chosen."""
 
     spec: Spec
     data: DeviceData
@@ -62,7 +62,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The name under which a choice is stored."""
+        """The name under which the chosen strategy is stored."""
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         settings = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
@@ -72,21 +72,21 @@ class Workload:
         return f"{hardware.device_name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
-        """Return the empty stacks of a strategy."""
+        """Return empty stacks for a strategy."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
         stacks = [
             Stack(self.spec, self.data, self.aliases, steps, strategy.places, captured=strategy.captured)
             for _ in range(strategy.stacks)
         ]
-        synchronise(self.device)  # other streams use them without waiting for initialisation
+        synchronise(self.device)  # other streams use the stacks without waiting for initialisation
         return stacks
 
 
 def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> tuple[Strategy, memory.Need | None]:
-    """Choose the strategy for these members in this context, with at most `limit` in one step; also return its memory.
+    """Choose the strategy for these members in this context, with at most `limit` of them in one step.
 
-    The memory is None if it was not measured. The choice does not depend on the number of members, so that it applies
-    to all calls. Raises UnsupportedStrategy if the context names an impossible strategy.
+    Also returns the memory it needs, or None if that was not measured. The choice does not depend on the number of
+    members, so it applies to all calls. Raises UnsupportedStrategy if the context names an impossible strategy.
     """
     limit = min(limit, context.members or limit)
     names = [strategy.name for strategy in candidates(workload, limit)]
@@ -111,7 +111,10 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
-    """Return the candidate strategies for at most `limit` members at a time, by name in ascending size."""
+    """Return the candidate strategies for at most `limit` members at a time.
+
+    Those with the same name are in ascending size.
+    """
     learning = workload.spec.learning
     captured = workload.device.type == "cuda" and learning.capturable and workload.data.is_resident
     strategies = [Strategy("loop")]
@@ -127,28 +130,26 @@ def sizes(proposed: Sequence[int], limit: int) -> list[int]:
 
 
 def rehearse(workload: Workload, models: int) -> int:
-    """Take a step with `models` models; return the bytes that the stack keeps."""
+    """Take a step with `models` models. Returns the number of bytes that the stack keeps."""
     (stack,) = workload.stacks(Strategy("stack", places=models))
     for position in range(models):
         stack.enter(position, 0, workload.members[0])
     padded = stack.begin()[0]
-    # Recording a step also copies the tensors that it changes.
+    # Recording a step also copies the tensors that the step changes.
     copies = stack.copies() if workload.device.type == "cuda" else []
     stack.step(padded)
     return stack.bytes + sum(copy.nbytes for copy in copies)
 
 
 def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
-    """Return the fastest strategy, with the model-steps per second of each."""
+    """Return the fastest strategy, and the model-steps per second of each strategy."""
     rates: dict[str, float] = {}
     best = strategies[0]
     for strategy in strategies:
         label = f"{strategy.name} {strategy.members}"
         try:
             rates[label] = rate(workload, strategy)
-        except (
-            RuntimeError
-        ) as error:  # an operation that cannot be recorded, or a lack of memory, excludes the strategy
+        except RuntimeError as error:  # a strategy is excluded if an operation cannot be recorded or memory runs out
             if "CUDA error" in str(error) and "captur" not in str(error) and not hardware.exhausted_memory(error):
                 raise
             rates[label] = 0.0
@@ -169,7 +170,7 @@ def rate(workload: Workload, strategy: Strategy) -> float:
             stack.enter(position, index, workload.members[index])
         padded |= stack.begin()[0]
     run = steps_of(stacks, streams, padded)
-    synchronise(workload.device)  # the steps' streams do not wait for the new members
+    synchronise(workload.device)  # the streams of the steps do not wait for the new members
     for _ in range(WARMING):
         run()
     synchronise(workload.device)
@@ -181,11 +182,11 @@ def rate(workload: Workload, strategy: Strategy) -> float:
 
 
 def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool) -> Callable[[], None]:
-    """Return a function that takes the first minibatch of every stack, each on its stream."""
+    """Return a function that processes the first minibatch of every stack, each on its own stream."""
 
     def run() -> None:
         for stack, stack_stream in zip(stacks, streams, strict=True):
-            with torch.cuda.stream(stack_stream):  # None: the stream as it is
+            with torch.cuda.stream(stack_stream):  # None: the current stream
                 stack.cursor.zero_()
                 stack.step(padded)
 

@@ -1,4 +1,4 @@
-"""Training of many models with the fastest strategy for the device, yielding each result as it ends.
+"""Train many models with the fastest strategy for the device, yielding each result when it ends.
 
 Members wait for a place in a stack. When a member ends, the next one takes its place, or the stack shrinks.
 """
@@ -22,14 +22,15 @@ from tasks.worker import compute_context, hardware
 Outcome = tuple[int, Trained | Exception]
 
 MOST = 512  # models in one step; no device benefits from more
-_fitted: dict[str, int] = {}  # number of models that fitted, after memory ran out in this process
+_fitted: dict[str, int] = {}  # number of models that fit, if memory ran out in this process
 
 
 def train_many(spec: Spec, members: Sequence[Member], device: torch.device | None = None) -> Iterator[Outcome]:
-    """Yield each member's index with its trained model or its TrainingError, as it ends, in any order.
+    """Yield each member's index with its trained model or its TrainingError when it ends, in any order.
 
-    A member's result depends on the spec and the member, but not on other members, their order or the strategy: bitwise
-    on a CPU with the strategy "loop" and for networks with explicit gradients, otherwise to rounding.
+    The result of a member depends on the spec and the member, but not on other members, their order or the strategy.
+    This holds bitwise on a CPU with the strategy "loop" and for networks with explicit gradients, and otherwise up to
+    rounding.
     """
     device = device or hardware.device()
     check(spec, members)
@@ -37,14 +38,14 @@ def train_many(spec: Spec, members: Sequence[Member], device: torch.device | Non
 
 
 def train_by_index(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
-    """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
+    """Run `train_many` for numbered members. Each outcome has its member's number instead of its position."""
     numbers = list(members)
     for position, outcome in train_many(spec, list(members.values())):
         yield numbers[position], outcome
 
 
 def check(spec: Spec, members: Sequence[Member]) -> None:
-    """Raise ValueError for impossible settings of a member."""
+    """Raise ValueError if a member has impossible settings."""
     count = len(spec.images.train)
     for index, member in enumerate(members):
         if not len(member.rows):
@@ -58,7 +59,10 @@ def check(spec: Spec, members: Sequence[Member]) -> None:
 def inside_context(
     context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]
 ) -> Iterator[Outcome]:
-    """Yield the outcomes, each computed inside the context, which is left while the consumer handles the outcome."""
+    """Yield the outcomes, each computed inside the context.
+
+    The context is left while the consumer handles the outcome.
+    """
     while True:
         with context():
             outcome = next(outcomes, None)
@@ -90,7 +94,7 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
         except Exception as error:
             if not hardware.exhausted_memory(error):
                 raise
-        # The stacks are no longer referenced here.
+        # At this point, the stacks are no longer referenced.
         memory.free_cached_memory(device)
         if size == 1:
             yield from [(index, too_big(workload)) for index in remaining]
@@ -109,7 +113,7 @@ def too_big(workload: Workload) -> TrainingError:
 
 
 class Trainer:
-    """Trains members in the stacks of one strategy; those without a place wait."""
+    """Trains members in the stacks of one strategy. Members without a place wait."""
 
     def __init__(
         self, workload: Workload, strategy: Strategy, need: memory.Need | None, remaining: dict[int, Member]
@@ -122,7 +126,7 @@ class Trainer:
             self.measured = {"bytes_per_member": need.per_model, "device_bytes": memory.whole(workload.device)}
         self.stacks = workload.stacks(strategy)
         self.streams = [stream(workload.device) for _ in self.stacks]
-        # A link waits for its predecessor, unless that one has already ended or continues as another link.
+        # A link waits for its predecessor, unless that has already ended or continues as another link.
         self.waiting: deque[tuple[int, Member]] = deque()
         self.links: dict[int, tuple[int, Member]] = {}
         for index, member in remaining.items():
@@ -131,8 +135,8 @@ class Trainer:
             else:
                 self.links[member.after] = (index, member)
         self.began = time.perf_counter()
-        self.steps = 0  # of models
-        self.waited = 0.0  # seconds for the device
+        self.steps = 0  # steps of all models
+        self.waited = 0.0  # seconds spent waiting for the device
 
     def outcomes(self) -> Iterator[Outcome]:
         for number in range(len(self.stacks)):
@@ -140,13 +144,13 @@ class Trainer:
         while any(stack.occupied for stack in self.stacks):
             for number, stack in enumerate(self.stacks):
                 if stack.occupied:
-                    with torch.cuda.stream(self.streams[number]):  # None: the stream as it is
+                    with torch.cuda.stream(self.streams[number]):  # None: the current stream
                         finished = self._land(stack)
                     yield from self._report_outcomes(finished)
                     yield from self._fill(number)
 
     def _fill(self, number: int) -> Iterator[Outcome]:
-        """Fill free places with waiting members, and start the next epoch."""
+        """Fill free places with waiting members and start the next epoch."""
         stack = self.stacks[number]
         with torch.cuda.stream(self.streams[number]):
             finished: list[Outcome] = []
@@ -160,7 +164,7 @@ class Trainer:
         yield from self._report_outcomes(finished)
 
     def _compact(self, stack: Stack) -> Stack:
-        """Remove free places of a stack if this saves time, since a recorded step must be recorded again."""
+        """Remove the free places of a stack if this saves time. A recorded step would have to be recorded again."""
         occupied = len(stack.occupied)
         places = len(stack.places)
         if occupied == places or (stack.captured and 2 * occupied > places):
@@ -168,7 +172,7 @@ class Trainer:
         return stack.only(stack.occupied)
 
     def _land(self, stack: Stack) -> list[Outcome]:
-        """Wait for the end of the epoch; return the members that end with it, and the links after them."""
+        """Wait for the epoch to end. Returns the outcomes of members that end with it and of links that follow them."""
         finished: list[Outcome] = []
         wait_start = time.perf_counter()
         results = stack.land()
@@ -197,7 +201,7 @@ class Trainer:
             )
 
     def _leave_if_over(self, stack: Stack, position: int) -> list[Outcome]:
-        """Return the outcomes of the place's member and of its links that have ended."""
+        """Return the outcomes of the member in this place and of its links, as far as they have ended."""
         finished: list[Outcome] = []
         while self._over(stack.occupant(position)):
             index = stack.occupant(position).index
@@ -214,7 +218,7 @@ class Trainer:
         return stopped or epochs >= (slot.member.until or self.recipe.epochs)
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
-        """Return the same error for a member and all later links, since each would raise it."""
+        """Return the same error for a member and all later links of its chain, since each would raise it."""
         failures: list[Outcome] = [(index, error)]
         while index in self.links:
             index, _ = self.links.pop(index)
@@ -229,7 +233,7 @@ class Trainer:
             if self.workload.device.type == "cuda":
                 facts["busy"] = round(
                     min(1.0, self.waited / seconds), 3
-                )  # a lower limit, since the device also computes during launches
+                )  # a lower bound, since the device also computes during launches
             start = self.workload.members[outcome[0]].start
             if start is not None:
                 facts["continued_from"] = len(start.history)

@@ -1,7 +1,7 @@
-"""The steps of unlearning methods, one model at a time.
+"""Take the steps of unlearning methods, one model at a time.
 
-Each method is a sequence of passes over images, kept or to be forgotten, each with its own loss; all passes share the
-weights and the optimiser. Methods differ only in losses and their order.
+Each method is a sequence of passes over images, either kept or to be forgotten, each with its own loss. All passes
+share the weights and the optimiser. Methods differ only in their losses and the order of passes.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Tensors = Mapping[str, Tensor]
 Loss = Callable[[Tensors, Batch], Tensor]
 TakeSteps = Callable[[int], Iterator[Tensor]]
 
-ASKED = 1000  # largest number of images whose loss stops gradient ascent
-ASKED_AT_ONCE = 512  # rows
+ASKED = 1000  # maximum number of images on which the stopping loss of gradient ascent is measured
+ASKED_AT_ONCE = 512  # rows evaluated at a time
 
 
 def unlearn_model(
@@ -52,7 +52,7 @@ def unlearn_model(
     seed: int,
     device: torch.device | None = None,
 ) -> Trained:
-    """Return the model with these weights after unlearning these training images by the method, with losses by epoch.
+    """Return the model with these weights after it has unlearned these training images, with its losses by epoch.
 
     Raises TrainingError if a loss is not finite.
     """
@@ -74,7 +74,7 @@ def unlearn_model(
 
 
 class Unlearner:
-    """A model during unlearning: its weights, its optimiser, and passes over images."""
+    """A model that is unlearning: its weights, its optimiser, and passes over images."""
 
     def __init__(
         self,
@@ -101,14 +101,14 @@ class Unlearner:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """Return the weights, (1, *shape) by name, in the network's order, as views."""
+        """Views of the weights by name, (1, *shape), in the network's order."""
         result = {}
         for name in self.learning.weights:
             result[name] = (self.learned.views | self.fixed.views)[name]
         return result
 
     def fit(self, epochs: int, take_steps: TakeSteps, stop: Callable[[], bool] = lambda: False) -> list[Epoch]:
-        """Train for this number of epochs with these steps, or until `stop` returns True after an epoch."""
+        """Train with these steps for this number of epochs, or until `stop` returns True after an epoch."""
         history: list[Epoch] = []
 
         def after_epoch(epoch: int, losses: Losses) -> bool:
@@ -119,9 +119,9 @@ class Unlearner:
         return history
 
     def steps(self, losses: Loss | None, rows: Rows, epoch: int, rate: float, over: str) -> Iterator[Tensor]:
-        """Take one pass over the rows in the order of an epoch, with this learning rate; yield each step's loss.
+        """Take one pass over the rows in the order of an epoch, with this learning rate, yielding each step's loss.
 
-        `losses` is the minimised loss, by default the cross-entropy. `over` names the pass, which has its own order.
+        `losses` is the loss to minimise, by default the cross-entropy. `over` names the pass, which has its own order.
         """
         objective = self.learning if losses is None else Learned(self.learning, losses)
         spec = Spec(objective, self.recipe, self.images)
@@ -133,7 +133,7 @@ class Unlearner:
             yield step.take(real, False, [0], None)[0]
 
     def epoch(self, number: int, losses: Losses) -> Epoch:
-        """Return the epoch with these losses of its steps, and the validation loss and accuracy after it."""
+        """Return the epoch with the losses of its steps, and the validation loss and accuracy after it."""
         loss, accuracy = self.evaluate(self.test_parts(self.data.test_count))
         if not math.isfinite(loss):
             raise not_finite("validation loss", f"after epoch {number} of unlearning", self.seed)
@@ -150,7 +150,7 @@ class Unlearner:
             yield self.data.rows(torch.from_numpy(rows[start : start + ASKED_AT_ONCE]).to(self.keys.device))
 
     def evaluate(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-        """Return mean cross-entropy in evaluation mode, in nats, and accuracy, over these images."""
+        """Return the mean cross-entropy, in nats, and the accuracy over these images, in evaluation mode."""
         total = 0.0
         right = 0.0
         count = 0
@@ -166,7 +166,7 @@ class Unlearner:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """An `Objective`: the network of `learning` with another loss per row, (models, rows)."""
+    """An `Objective`: the network of `learning` with a different loss per row, (models, rows)."""
 
     learning: CrossEntropy
     losses: Loss
@@ -197,12 +197,15 @@ def _train_on(model: Unlearner, method: TuningOnKept | RandomLabels, rows: Rows)
 
 
 def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
-    """Ascend until the loss on images to be forgotten reaches that on validation images; losses are cross-entropies."""
+    """Ascend until the loss on the images to be forgotten reaches the loss on the validation images.
+
+    Both losses are cross-entropies.
+    """
     hard = _as_hard_as_new(model, forgotten)
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
         nonlocal hard
-        if hard:  # already at the start: take no step
+        if hard:  # true from the start: take no step
             yield torch.tensor(model.evaluate(model.parts(forgotten[:ASKED]))[0], dtype=torch.float64)
             return
         for loss in model.steps(ascent(model.learning), forgotten, epoch, method.learning_rate, "forgotten"):
@@ -215,19 +218,22 @@ def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Ep
 
 
 def _as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
-    """Whether the mean loss on images to be forgotten is at least that on validation images, at most 1,000 of each."""
+    """Return whether the mean loss on the images to be forgotten is at least that on the validation images.
+
+    At most 1,000 of each are evaluated.
+    """
     forgotten_loss, _ = model.evaluate(model.parts(forgotten[:ASKED]))
     test_loss, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
     return forgotten_loss >= test_loss
 
 
 def ascent(learning: CrossEntropy) -> Loss:
-    """Return the negative cross-entropy as a loss."""
+    """Return a loss: the negative cross-entropy."""
     return lambda tensors, batch: -learning.losses(tensors, batch)
 
 
 def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int) -> Images:
-    """Replace the label of each of these training images by a uniformly drawn wrong one."""
+    """Replace the label of each of these training images by a random wrong one, drawn uniformly."""
     labels = images.train_labels.copy()
     offsets = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
     labels[forgotten] = (labels[forgotten] + offsets) % classes
@@ -235,7 +241,7 @@ def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int)
 
 
 def _distil(model: Unlearner, method: Distillation, kept_rows: Rows, forgotten_rows: Rows) -> list[Epoch]:
-    """Depart from the teacher, the original model, on images to be forgotten, and follow it on kept images."""
+    """Move away from the teacher (the original model) on images to be forgotten, and follow it on kept images."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
@@ -251,7 +257,7 @@ def _distil(model: Unlearner, method: Distillation, kept_rows: Rows, forgotten_r
 
 
 def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
-    """Return the negative divergence from the teacher as a loss."""
+    """Return a loss: the negative divergence from the teacher."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
         pixels = learning.training_pixels(tensors, batch)
@@ -262,7 +268,7 @@ def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
 
 
 def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
-    """Return the weighted sum of cross-entropy and divergence from the teacher as a loss."""
+    """Return a loss: the weighted sum of the cross-entropy and the divergence from the teacher."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
         pixels = learning.training_pixels(tensors, batch)
@@ -281,7 +287,7 @@ def taught(learning: CrossEntropy, teacher: Tensors, pixels: Tensor) -> Tensor:
 
 
 def divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(teacher || student) of log probabilities (..., classes), both at temperature T, in nats: (...)."""
+    """Return T^2 KL(teacher || student), in nats, (...), of log probabilities (..., classes), both at temperature T."""
     log_teacher = torch.log_softmax(teacher / temperature, -1)
     log_student = torch.log_softmax(student / temperature, -1)
     return temperature**2 * (log_teacher.exp() * (log_teacher - log_student)).sum(-1)

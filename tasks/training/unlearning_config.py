@@ -1,8 +1,8 @@
-"""The methods of unlearning and their settings.
+"""The unlearning methods and their settings.
 
-Each method is an alternative with a tag, which users write and which distinguishes stored results of methods with the
-same settings. The papers tune epochs and learning rates to each data set and network. The settings of distillation
-follow its released code; the others are Engram's. Steps use the training's optimiser, while most papers use SGD.
+Each method is an alternative with a tag, which users write and which distinguishes the stored results of methods with
+the same settings. The papers tune epochs and learning rates to each data set and network. The settings of distillation
+follow its released code; the others are Engram's. Steps use the optimiser of the training, while most papers use SGD.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random
 
 @dataclass(frozen=True)
 class Passes(Ranged):
-    """A number of passes over images with one learning rate."""
+    """A number of passes over images at one learning rate."""
 
     epochs: Annotated[int, AtLeast(1)] = 10
     """Maximum number of passes over the images."""
@@ -31,7 +31,7 @@ class Passes(Ranged):
 
 @dataclass(frozen=True)
 class TuningOnKept(Passes):
-    """Further training on the kept images only, by cross-entropy.
+    """Further training by cross-entropy on the kept images only.
 
     The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
     """
@@ -41,12 +41,13 @@ class TuningOnKept(Passes):
 
 @dataclass(frozen=True)
 class GradientAscent(Passes):
-    """Gradient ascent on the cross-entropy of the images to be forgotten, without the kept images.
+    """Gradient ascent on the cross-entropy of the images to be forgotten, without using the kept images.
 
     It ends when the mean loss on the images to be forgotten (the first 1,000) reaches that on the validation images,
-    which are new to the model, or after `epochs`: an owner can measure both, and images with the loss of new images
-    count as forgotten. Golatkar, Achille & Soatto 2020 call it negative gradient; the stop is the forgetting threshold
-    of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
+    which are new to the model, or after `epochs`. A model owner can measure both losses, and images with the loss of
+    new images count as forgotten. Golatkar, Achille & Soatto 2020 call it negative gradient. The stopping rule is the
+    forgetting threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models",
+    applied to losses.
     """
 
     tag: ClassVar[UnlearningName] = "gradient-ascent"
@@ -57,7 +58,7 @@ class GradientAscent(Passes):
 
 @dataclass(frozen=True)
 class RandomLabels(Passes):
-    """Further training on kept images with their labels and on images to be forgotten with random wrong labels.
+    """Further training on kept images with their labels, and on images to be forgotten with random wrong labels.
 
     The wrong labels are drawn once, uniformly from the other classes. Graves, Nagisetty & Ganesh 2021, "Amnesiac
     machine learning".
@@ -68,12 +69,12 @@ class RandomLabels(Passes):
 
 @dataclass(frozen=True)
 class Distillation(Ranged):
-    """Distillation from the original model: the student follows it on kept images and departs from it on the others.
+    """Distillation from the original model: the student follows it on kept images and moves away from it on the others.
 
     An epoch over the kept images minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student). An
-    epoch over the images to be forgotten maximises the KL, multiplied by the square of the temperature. Kurmanji et al.
-    2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the settings of the released code
-    for small data, without its weight decay.
+    epoch over the images to be forgotten maximises the KL. In both cases, the KL is multiplied by the square of the
+    temperature. Kurmanji et al. 2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the
+    settings of the released code for small data, without its weight decay.
     """
 
     tag: ClassVar[UnlearningName] = "distillation"
@@ -110,7 +111,7 @@ Method = TuningOnKept | GradientAscent | RandomLabels | Distillation
 UNLEARNING: Mapping[UnlearningName, type[Retraining | Method]] = {
     kind.tag: kind for kind in (Retraining, TuningOnKept, GradientAscent, RandomLabels, Distillation)
 }
-"""Every method by its name."""
+"""Every method, keyed by name."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Unlearning(Ranged):
     """The kept images, the images to be forgotten, and the method.
 
     `validation`, `classes`, `augmentation`, `crop`, `optimiser` and `batch` are as in the training
-    (`tasks.training.mixed.Mixture`); `seed` orders the minibatches and draws random labels.
+    (`tasks.training.mixed.Mixture`). `seed` determines the order of minibatches and the random labels.
     """
 
     kept: tuple[Share, ...]
@@ -140,5 +141,5 @@ class Unlearning(Ranged):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of its steps. Raises ValueError for impossible settings."""
+        """The recipe of the unlearning steps. Raises ValueError for impossible settings."""
         return Recipe(self.method.epochs, self.batch, self.method.learning_rate, 0, (), self.optimiser)

@@ -1,1 +1,1 @@
-"""Users' code that results depend on: its files, their digests, and a check of the modules that a process loads."""
+"""Users' code that results depend on: its files, their digests, and checks of the modules that a process loads."""

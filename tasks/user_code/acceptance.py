@@ -1,4 +1,4 @@
-"""Accepted changes of users' code: keys contain the digest of the earlier code instead of the current one."""
+"""Accepted changes to users' code: keys contain the digest of the earlier code instead of the current one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _stand_ins: ContextVar[Mapping[str, str]] = ContextVar("stand_ins", default=Mapp
 
 
 def digest_in_keys(digest: str) -> str:
-    """Return the digest in keys for code of this digest: the earlier one if its change was accepted."""
+    """Return the digest that keys use for code with this digest: the earlier one if the change was accepted."""
     return _stand_ins.get().get(digest, digest)
 
 
 @contextmanager
 def use_stand_ins(stand_ins: Mapping[str, str]) -> Iterator[None]:
-    """Use these digests (current -> earlier) in keys inside the block."""
+    """Inside the block, use these digests (current -> earlier) in keys."""
     token = _stand_ins.set(stand_ins)
     try:
         yield

@@ -1,21 +1,21 @@
-"""The canonical form of Python source: equal for sources that differ in comments, docstrings and formatting alone."""
+"""The canonical form of Python source: equal for sources that differ only in comments, docstrings and formatting."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 
-# Fields without an effect on a program: `u"text"` equals "text", and comments are not code.
+# Fields that do not affect a program: `u"text"` equals "text", and comments are not code.
 UNSEEN = ("kind", "type_comment", "type_ignores")
 
 
 def source_digest(tree: ast.Module) -> str:
-    """Return the SHA-256 of the canonical form of a parsed source."""
+    """Return the SHA-256 of the canonical form of parsed source."""
     return hashlib.sha256(canonical_form(tree).encode()).hexdigest()
 
 
 def parse(content: bytes, file: str) -> ast.Module:
-    """Parse a Python source. Raises ValueError, with the file's name, if it cannot be parsed."""
+    """Parse Python source. Raises ValueError, naming the file, if it cannot be parsed."""
     try:
         return ast.parse(content)
     except SyntaxError as error:
@@ -25,11 +25,12 @@ def parse(content: bytes, file: str) -> ast.Module:
 
 
 def canonical_form(tree: ast.AST) -> str:
-    """Return a syntax tree as text, the same in Python 3.11 to 3.13.
+    """Return a syntax tree as text, which is the same in Python 3.11 to 3.13.
 
     `ast.dump` differs between versions, which add fields such as `type_params` and `default_value` and print defaults
-    differently. Here empty fields are left out, so that source without the new syntax has the same form everywhere.
-    Bare strings have no effect, so docstrings are omitted. Code that reads `__doc__` depends on them; this is rare and
+    differently. Here, empty fields are left out, so that source without new syntax has the same form everywhere.
+
+    Bare strings have no effect, so docstrings are omitted. Code that reads `__doc__` depends on them. This is rare and
     accepted, since a corrected docstring would otherwise retrain every network.
     """
     texts: list[str] = []
@@ -48,11 +49,11 @@ def canonical_form(tree: ast.AST) -> str:
 
 
 class _Text(str):
-    """A piece of the form, as opposed to a text of the source."""
+    """A piece of the canonical form, as opposed to a string in the source."""
 
 
 def _parts_of_node(node: ast.AST) -> list[object]:
-    """The pieces of a node's form and the values of its fields, in order."""
+    """Return the pieces of a node's form and the values of its fields, in order."""
     parts: list[object] = [_Text(f"{type(node).__name__}(")]
     for name in sorted(node._fields):
         value = getattr(node, name, None)
@@ -66,8 +67,8 @@ def _parts_of_node(node: ast.AST) -> list[object]:
 
 def _constant(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return hex(value)  # `repr` refuses integers of more than 4,300 digits
-    # `repr` of text depends on the version's Unicode tables, `ascii` does not.
+        return hex(value)  # `repr` rejects integers with more than 4,300 digits
+    # `repr` of text depends on the version's Unicode tables; `ascii` does not.
     return f"{type(value).__name__} {value!a}"
 
 
@@ -76,5 +77,5 @@ def _is_bare_string(node: object) -> bool:
 
 
 def _is_empty_piece(node: ast.AST, part: object) -> bool:
-    """Whether a part of an f-string is an empty text, which Python 3.12 puts at the end of a nested format."""
+    """Return whether a part of an f-string is an empty string, which Python 3.12 adds at the end of a nested format."""
     return isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant) and part.value == ""

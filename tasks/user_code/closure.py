@@ -1,8 +1,8 @@
-"""The files of the user that a module's behaviour depends on: its own, and those it imports, directly or indirectly.
+"""The user files that a module's behaviour depends on: its own file, and those it imports directly or indirectly.
 
-A file is the user's unless it belongs to Python's standard library, to an installed package or to Engram; their
-versions are in the record of a result. `imports` reads the imports from the source, without executing it. An import
-that the source does not determine raises an error. Data files that code opens are not covered.
+A file is a user file unless it belongs to Python's standard library, an installed package or Engram, whose versions are
+in the record of a result. `imports` reads the imports from the source without executing it. If the source does not
+determine what an import loads, an error is raised. Data files that code opens are not covered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.user_code import canonical
 from tasks.user_code.imports import HiddenImport, Import, Reach, read_imports
 
 RULE = "network: python source, 2"
-INSTALLED = ("site-packages", "dist-packages")  # names of the folders that hold packages
+INSTALLED = ("site-packages", "dist-packages")  # names of folders that contain packages
 STANDARD_LIBRARY = tuple({f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib")})
 ROOT = Path(__file__).resolve().parents[2]
 ENGRAM = ("dashboards", "engram", "engram_command.py", "orchestrator", "tasks")
@@ -32,7 +32,7 @@ SUFFIXES = (".py", *EXTENSION_SUFFIXES, ".pyc")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the user's code: its name below the import path, its path, and its digest.
+    """A file of the user's code: its name relative to the import path, its path, and its digest.
 
     The digest is computed from the canonical form of Python source, and from the bytes of any other file.
     """
@@ -44,7 +44,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class _Module:
-    """A module: its file, None for a namespace package, and its folders if it is a package."""
+    """A module: its file (None for a namespace package), and its folders if it is a package."""
 
     name: str
     path: Path | None
@@ -52,7 +52,7 @@ class _Module:
 
     @property
     def file_name(self) -> str:
-        """The name of its file below the import path."""
+        """The name of the file, relative to the import path."""
         assert self.path is not None
         if self.folders is not None:
             parents = self.name.split(".")
@@ -62,13 +62,13 @@ class _Module:
 
 
 def _is_installed_file(path: str) -> bool:
-    """Whether a file belongs to the standard library or to an installed package."""
+    """Return whether a file belongs to the standard library or to an installed package."""
     return path.startswith(STANDARD_LIBRARY) or bool(set(INSTALLED) & set(Path(path).parts))
 
 
 @functools.cache
 def is_user_file(path: str) -> bool:
-    """Return whether a file is the user's: not the standard library's, an installed package's, or Engram's."""
+    """Return whether a file is a user file: not part of the standard library, an installed package or Engram."""
     resolved = Path(path).resolve()
     if _is_installed_file(path) or _is_installed_file(str(resolved)):
         return False
@@ -76,7 +76,7 @@ def is_user_file(path: str) -> bool:
 
 
 def digest_of_files(files: Iterable[SourceFile]) -> str:
-    """Return the digest of these files in keys, computed from their names and digests."""
+    """Return the digest of these files that enters keys, computed from their names and digests."""
     parts = []
     for file in sorted(files, key=lambda file: file.name):
         parts += [file.name.encode(), file.digest.encode()]
@@ -84,12 +84,11 @@ def digest_of_files(files: Iterable[SourceFile]) -> str:
 
 
 def find_files(module: str) -> dict[str, SourceFile] | None:
-    """Return the files that importing and using a module may execute, by name; None if the module does not exist.
+    """Return the files that importing and using a module may execute, by name, or None if the module does not exist.
 
-    For a user's module these are all user files that it imports, directly or indirectly; for a module of an installed
-    package, all Python files of that package.
-
-    Raises ValueError for a file that cannot be read, or whose imports cannot be determined before it runs.
+    For a user's module, these are all user files that it imports, directly or indirectly. For a module of an installed
+    package, they are all Python files of that package. Raises ValueError for a file that cannot be read, or whose
+    imports cannot be determined without running it.
     """
     importlib.invalidate_caches()
     root = _find(module)
@@ -101,9 +100,9 @@ def find_files(module: str) -> dict[str, SourceFile] | None:
 
 
 def find_user_files(module: str) -> dict[str, SourceFile]:
-    """Return the user files that a user's module may execute, by name; empty for any other module.
+    """Return the user files that a user's module may execute, by name. Empty for any other module.
 
-    Raises ValueError as `find_files` does.
+    Raises ValueError in the same cases as `find_files`.
     """
     files: dict[str, SourceFile] = {}
     waiting: deque[tuple[Import, Path | None]] = deque([(Import(module), None)])
@@ -127,7 +126,7 @@ def find_user_files(module: str) -> dict[str, SourceFile]:
 
 
 def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
-    """Return a module's file and the modules that it imports."""
+    """Return a module's file, and the modules that it imports."""
     path = module.path
     assert path is not None
     try:
@@ -142,10 +141,10 @@ def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
 
 @functools.lru_cache(maxsize=1000)
 def _analyse(content: bytes, path: str, module: str, is_package: bool) -> tuple[str, tuple[Import, ...]]:
-    """Return the digest of a Python source and the modules that it imports.
+    """Return the digest of Python source and the modules that it imports.
 
-    Cached, since one command needs the files of the same audit up to twenty times, and parsing takes 10 to 50 ms. The
-    content is part of the cache key, so that edits are detected.
+    The result is cached, since one command needs the files of the same audit up to twenty times, and parsing takes 10
+    to 50 ms. The content is part of the cache key, so edits are detected.
     """
     tree = canonical.parse(content, path)
     imports = []
@@ -189,11 +188,11 @@ def _submodules(package: _Module, reach: Reach) -> Iterator[_Module]:
 
 
 def _find(name: str, importer: Path | None = None) -> _Module | None:
-    """Return the module that Python would import under this name, without importing any module."""
+    """Return the module that Python would import under this name, without importing anything."""
     top, *inner = name.split(".")
     spec = _find_top(top)
     if spec is None and importer is not None:
-        # Code often puts its folder on the path before it imports another file from there.
+        # Code often adds its own folder to the path before it imports another file from there.
         spec = PathFinder.find_spec(top, [str(importer.parent)])
     current_module = _from_spec(spec)
     for part in inner:
@@ -223,7 +222,7 @@ def _from_spec(spec: ModuleSpec | None) -> _Module | None:
 
 
 def _installed_files(module: str) -> dict[str, SourceFile]:
-    """Return all Python files of the outermost package of an installed module, or its own file."""
+    """Return all Python files in the outermost package of an installed module, or its own file."""
     top = _find(module.partition(".")[0])
     assert top is not None
     paths: Mapping[str, Path] = {}

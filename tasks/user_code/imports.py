@@ -1,4 +1,4 @@
-"""The modules that a Python source imports, read from its syntax tree without executing it."""
+"""Determine which modules Python source imports, from its syntax tree and without executing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 Reach = Literal["module", "children", "descendants"]
 
 IMPORTERS = ("importlib.import_module", "builtins.__import__", "importlib.__import__")
-# Calls that load code without naming it in an import, with their effect.
+# Calls that load code without naming it in an import, and what they do.
 LOADERS: Mapping[str, str] = {
     "builtins.exec": "runs code from text",
     "builtins.execfile": "runs code from a file",
@@ -36,7 +36,7 @@ BUILTINS = ("exec", "execfile", "__import__")
 
 @dataclass(frozen=True)
 class Import:
-    """A module that is imported, by its absolute name: alone, with its direct submodules, or with all submodules."""
+    """An imported module by its absolute name: on its own, with its direct submodules, or with all submodules."""
 
     name: str
     reach: Reach = "module"
@@ -44,7 +44,7 @@ class Import:
 
 @dataclass(frozen=True)
 class HiddenImport:
-    """A call that loads code which the source does not determine."""
+    """A call that loads code which cannot be determined from the source."""
 
     line: int
     call: str
@@ -52,11 +52,11 @@ class HiddenImport:
 
 
 def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import | HiddenImport]:
-    """Yield all imports of a module's source, also in functions, under `if` and `try`, and by `import_module`.
+    """Yield all imports in a module's source, including those in functions, in `if` and `try`, and by `import_module`.
 
     `from package import name` may import the submodule `package.name`, and `from package import *` any of the
-    submodules: the caller determines which of them exist. The name of a module may be computed if it begins with a
-    literal package name, as in `import_module(f"{__name__}.{kind}")`.
+    submodules. The caller determines which of them exist. A module name may be computed if it begins with a literal
+    package name, as in `import_module(f"{__name__}.{kind}")`.
     """
     package = module if is_package else module.rpartition(".")[0]
     aliases = _aliases(tree)
@@ -95,7 +95,10 @@ def _from_import(node: ast.ImportFrom, package: str) -> Iterator[Import]:
 
 
 def _absolute_name(name: str, level: int, package: str) -> str | None:
-    """Return the absolute name of a relative one (`level` dots and a name) in a package; None for too many dots."""
+    """Return the absolute form of a relative name (`level` dots and a name) in a package.
+
+    Returns None if there are too many dots.
+    """
     if level == 0:
         return name
     parents = package.split(".") if package else []
@@ -129,7 +132,7 @@ def _dynamic_import(node: ast.Call, call: str, own_names: Mapping[str, str]) -> 
 
 
 def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the literal text at the beginning of an expression, and whether it is the whole expression."""
+    """Return the literal text at the start of an expression, and whether it is the whole expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value, True
     if isinstance(node, ast.Name) and node.id in own_names:
@@ -151,7 +154,7 @@ def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bo
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    """Return the names in a source for modules and functions that may load code: name -> qualified name."""
+    """Map the names that a source gives to modules and functions that may load code to their qualified names."""
     aliases = {name: f"builtins.{name}" for name in BUILTINS}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -166,7 +169,7 @@ def _aliases(tree: ast.Module) -> dict[str, str]:
 
 
 def _qualified_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
-    """Return the qualified name of an expression such as `il.import_module`; empty if it is not watched."""
+    """Return the qualified name of an expression such as `il.import_module`. Empty if it is not watched."""
     if isinstance(node, ast.Name):
         return aliases.get(node.id, "")
     if isinstance(node, ast.Attribute):

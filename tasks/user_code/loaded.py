@@ -1,4 +1,4 @@
-"""Checks of the user's code in this process: imported files are covered by digests and have not changed since."""
+"""Check the user's code in this process: imported files are covered by digests and have not changed since."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 from tasks.user_code.closure import SourceFile, is_user_file
 
-_digests: dict[str, str] = {}  # path of an imported file -> its digest at that time
-_watches: list[ImportWatch] = []  # open watches, the outermost first
+_digests: dict[str, str] = {}  # path of an imported file -> its digest at the time of import
+_watches: list[ImportWatch] = []  # open watches, outermost first
 
 
 class UncoveredImport(ValueError):
-    """A user's file was imported that no key covers."""
+    """A user file was imported that no key covers."""
 
 
 class ImportWatch:
-    """Finds the user's files that are imported after its creation and that a digest does not cover.
+    """Finds user files that are imported after its creation and that no digest covers.
 
-    `subject` begins the message. Files that an inner watch covers are allowed: the network that a user's audit trains
-    has its own digest in the keys.
+    `subject` begins the message. Files that an inner watch covers are allowed, since the network that a user's audit
+    trains has its own digest in the keys.
     """
 
     def __init__(self, subject: str, files: Mapping[str, SourceFile]) -> None:
@@ -31,9 +31,10 @@ class ImportWatch:
         self._before = set(sys.modules)
 
     def check(self) -> None:
-        """Raise UncoveredImport if such a file was imported.
+        """Raise UncoveredImport if an uncovered file was imported.
 
-        The modules that were imported since are then forgotten, so that the next attempt checks them again.
+        In that case, all modules imported since the watch was opened are forgotten, so that the next attempt checks
+        them again.
         """
         for name, path in self._imported().items():
             if path.resolve() not in self._covered:
@@ -48,26 +49,26 @@ class ImportWatch:
             watch._covered |= self._covered
 
     def forget_modules(self) -> None:
-        """Forget the user's modules that were imported since, as if this process had never imported them."""
+        """Forget the user's modules imported since the watch was opened, as if they had never been imported."""
         for name in self._imported():
             del sys.modules[name]
 
     def _imported(self) -> dict[str, Path]:
-        """Return the files of the user's modules that were imported since, by module name."""
+        """Return the files of the user's modules imported since the watch was opened, by module name."""
         imported_files = {}
-        # Thousands of modules may be loaded, and one command looks up audits many times.
+        # Thousands of modules may be loaded, and a single command looks up audits many times.
         new_names = sys.modules.keys() - self._before
         for name, module in [*sys.modules.items()] if new_names else []:
             if name not in new_names:
                 continue
-            path = vars(module).get("__file__")  # `getattr` would load a module that is lazy
+            path = vars(module).get("__file__")  # `getattr` would load a lazy module
             if isinstance(path, str) and is_user_file(path):
                 imported_files[name] = Path(path)
         return imported_files
 
 
 def changed_file(files: Mapping[str, SourceFile]) -> str | None:
-    """Return the path of a file that has changed since this process imported it; None if there is none."""
+    """Return the path of a file that has changed since this process imported it, or None."""
     for file in files.values():
         if _digests.get(str(file.path), file.digest) != file.digest:
             return str(file.path)
@@ -76,10 +77,10 @@ def changed_file(files: Mapping[str, SourceFile]) -> str | None:
 
 @contextmanager
 def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[ImportWatch]:
-    """Watch the imports of the block; the caller checks them.
+    """Watch the imports in the block. The caller checks them.
 
-    No bytecode is written inside: Python regards bytecode as current if its source has the same size and modification
-    time in seconds, which is often true after an edit such as 32 to 64.
+    No bytecode is written inside the block. Python considers bytecode up to date if its source has the same size and
+    modification time in seconds, which is often true after an edit such as 32 to 64.
     """
     watch = ImportWatch(subject, files)
     writes_no_bytecode = sys.dont_write_bytecode
@@ -94,7 +95,7 @@ def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[Import
 
 @contextmanager
 def watch_imports(subject: str, files: Mapping[str, SourceFile]) -> Iterator[None]:
-    """Watch the imports of the block and check them when it finishes. If it fails, its imports are forgotten."""
+    """Watch the imports in the block and check them when it ends. If the block fails, its imports are forgotten."""
     with open_watch(subject, files) as watch:
         try:
             yield

@@ -1,1 +1,1 @@
-"""The process of a task: device, memory, files and states to continue from."""
+"""The process in which a task runs: its device, memory, files, and the states it continues from."""

@@ -1,9 +1,9 @@
-"""Checkpoints that the trainings of a call may continue from, and that they store for later links.
+"""Checkpoints from which the trainings of a call may continue, and which they store for later links.
 
-A long training is a chain of links, each a job "this training, up to epoch e". The checkpoint of a link does not affect
-its result, so it is in no config and no key. The sender of a call provides the checkpoints (`use_links`). The training
-task reads, by the job's index in `configs`, the states that it may continue from (`earlier_checkpoints`), and passes
-its final state to `leave`. A state is bytes in a format of the task. Outside a run, there are no checkpoints.
+A long training is a chain of links, each a job "this training, up to epoch e". A link's checkpoint does not affect its
+result, so it is in no config or key. The sender of a call provides the checkpoints (`use_links`). The training task
+uses the job's index in `configs` to read the states that it may continue from (`earlier_checkpoints`), and passes its
+final state to `leave`. A state is bytes in a format that the task defines. Outside a run, there are no checkpoints.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Leave = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Link:
-    """The checkpoints before one job, the latest first, each read when needed.
+    """The checkpoints before a job, latest first, each read only when needed.
 
-    `leave` receives the final state; None if no link continues from it.
+    `leave` receives the final state. It is None if no link continues from that state.
     """
 
     earlier_states: Callable[[], Iterable[bytes]] = tuple
@@ -33,7 +33,7 @@ _NONE = Link()
 
 @contextmanager
 def use_links(links: Sequence[Link]) -> Iterator[None]:
-    """Provide these links to the jobs of a call inside the block, in the order of its `configs`."""
+    """Inside the block, provide these links to the jobs of a call, in the order of its `configs`."""
     token = _links.set(links)
     try:
         yield
@@ -42,7 +42,10 @@ def use_links(links: Sequence[Link]) -> Iterator[None]:
 
 
 def earlier_checkpoints(index: int) -> Iterator[bytes]:
-    """Yield the checkpoints that a job may continue from, nearest first; the choice does not affect its result."""
+    """Yield the checkpoints that a job may continue from, nearest first.
+
+    Which one it chooses does not affect its result.
+    """
     yield from _link(index).earlier_states()
 
 
@@ -52,7 +55,7 @@ def is_state_requested(index: int) -> bool:
 
 
 def leave(index: int, state: bytes) -> None:
-    """Pass on the final state of a job, before its result; ignored if it is not requested."""
+    """Pass on the final state of a job, before its result. Ignored if the state is not requested."""
     receiver = _link(index).leave
     if receiver is not None:
         receiver(state)

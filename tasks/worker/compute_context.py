@@ -1,7 +1,7 @@
-"""Choices for the computation of a call's jobs, and facts about it.
+"""Choices about how a call's jobs are computed, and facts about the computation.
 
-Neither affects results, so neither is in a config or a key. The sender of a call sets the choices (`use_context`), the
-computing code reads them (`current_context`), and notes facts about each result (`note`).
+Neither affects results, so neither is in a config or key. The sender of a call sets the choices (`use_context`). The
+computing code reads them (`current_context`) and notes facts about each result (`note`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Settle = Callable[[str, Callable[[], Choice]], Choice]
 
 
 def here() -> Settle:
-    """Return a function that remembers its choices."""
+    """Return a function that remembers the choices it has made."""
     settled: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
@@ -37,17 +37,17 @@ def here() -> Settle:
 class ComputeContext(Ranged):
     """The choices for a computation.
 
-    `settle(name, choose)` returns the earlier choice of that name, or makes it with `choose()` and stores it: an entire
-    run has one choice per name, for any number of processes and resumptions.
+    `settle(name, choose)` returns the earlier choice with this name, or makes it with `choose()` and stores it. A whole
+    run therefore has one choice per name, however many processes and resumptions it has.
     """
 
-    way: StrategyName = "auto"  # of training models; auto takes the fastest here
+    way: StrategyName = "auto"  # how models are trained; auto is the fastest way here
     members: Annotated[int, AtLeast(1)] | None = (
         None  # maximum number of models in one step; None: the fastest number that fits
     )
-    sharers: Annotated[int, AtLeast(1)] = 1  # concurrent calls on this device, each with its part of the memory
+    sharers: Annotated[int, AtLeast(1)] = 1  # concurrent calls on this device, which share its memory
     settle: Settle = field(default_factory=here)
-    gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be divided among several GPUs
+    gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be spread over several GPUs
 
 
 @dataclass
@@ -57,12 +57,12 @@ class _Call:
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
-_ALONE = ComputeContext()  # a process outside a run
+_ALONE = ComputeContext()  # for a process outside a run
 
 
 @contextmanager
 def use_context(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
-    """Compute jobs in this context inside the block; yields the notes on the latest result."""
+    """Compute jobs in this context inside the block. Yields the notes on the latest result."""
     call = _Call(context, {})
     token = _call.set(call)
     try:
@@ -78,11 +78,12 @@ def current_context() -> ComputeContext:
 
 
 def note(**facts: Any) -> None:
-    """Note facts about a result before it is returned; replaces the notes on the previous result.
+    """Note facts about a result before it is returned. They replace the notes on the previous result.
 
     Facts are JSON values. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one model, times
-    the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time in which the
-    device was computing), `continued_from` (the epoch of the state it continued from; absent: from scratch).
+    the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the fraction of wall time in which
+    the device was computing), `continued_from` (the epoch of the state it continued from; absent if it started from
+    scratch).
     """
     call = _call.get()
     if call is not None:

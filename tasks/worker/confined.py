@@ -1,11 +1,11 @@
-"""Third-party files are read in a child process with limited memory.
+"""Read third-party files in a child process with limited memory.
 
-The header of a file may be wrong, by accident or as an attack: 58 kB of Parquet can contain 8 GB. The memory limit of
-the child is ENGRAM_FOREIGN_MEMORY, such as `4GB`, by default half of the machine's memory. If the child exceeds it, or
-dies, the caller receives TooLarge, with a message that begins with "it". Results are returned in a file as an Arrow
-stream, whose size is also limited.
+The header of a file may be wrong, by accident or as an attack: 58 kB of Parquet can contain 8 GB. The child's memory
+limit is set by ENGRAM_FOREIGN_MEMORY, for example `4GB`; the default is half of the machine's memory. If the child
+exceeds the limit or dies, the caller receives TooLarge, with a message that begins with "it". Results are returned in a
+file as an Arrow stream, whose size is limited too.
 
-Functions in the child are named by `module:function`, take JSON, and return a table.
+Functions that run in the child are named `module:function`, take JSON, and return a table.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 VARIABLE = "ENGRAM_FOREIGN_MEMORY"
 UNITS = {"": 1, "MB": 10**6, "GB": 10**9}
-SHARE = 2  # fraction of the machine's memory
-LEAST = 10**9  # bytes: the libraries themselves, and enough to read a small file
-# The child takes no more address space than it uses: one arena, the system's allocator, one thread.
+SHARE = 2  # half of the machine's memory
+LEAST = 10**9  # bytes: the libraries themselves, plus enough to read a small file
+# The child reserves no more address space than it uses: one arena, the system's allocator, one thread.
 QUIET = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import {}; {}()"
 
 
 class TooLarge(ValueError):
-    """A file needs more memory than is allowed; the message begins with "it"."""
+    """A file needs more memory than is allowed. The message begins with "it"."""
 
 
 def megabytes(number: int) -> str:
@@ -46,7 +46,7 @@ def megabytes(number: int) -> str:
 
 
 def memory_limit() -> int:
-    """Return the memory limit for reading third-party files, in bytes. Raises ValueError for an invalid variable."""
+    """Return the memory limit for reading third-party files, in bytes. Raises ValueError if the variable is invalid."""
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
         return max(LEAST, total_memory() // SHARE)
@@ -60,13 +60,13 @@ def memory_limit() -> int:
 def total_memory() -> int:
     """Return the memory of this machine, or of the container of this process, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no container, or none with a limit: "max"
+    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit ("max")
         return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return total
 
 
 def check_file_size(size: int, times: int = 1) -> None:
-    """Raise TooLarge if a file of this size, in memory that number of times, exceeds the limit."""
+    """Raise TooLarge if a file of this size would exceed the limit when it takes `times` its size in memory."""
     if size * times > memory_limit():
         memory_note = ""
         if times > 1:
@@ -75,7 +75,7 @@ def check_file_size(size: int, times: int = 1) -> None:
 
 
 def describe_limit() -> str:
-    """Describe the memory limit of third-party files, and how to raise it."""
+    """Describe the memory limit for third-party files, and how to raise it."""
     return (
         f"a file may take {megabytes(memory_limit())} (half of this machine's memory, unless {VARIABLE} says another "
         "size, such as 8GB)"
@@ -83,9 +83,9 @@ def describe_limit() -> str:
 
 
 def read_table(function: str, **request: Any) -> pa.Table:
-    """Return the table that a function returns in a child.
+    """Run a function in a child and return its table.
 
-    Raises TooLarge if the child exceeds the memory limit or dies, and the errors of the function: ArrowException,
+    Raises TooLarge if the child exceeds the memory limit or dies. Errors of the function are raised as ArrowException,
     OSError, FileError or another ValueError.
     """
     import pyarrow as pa
@@ -116,7 +116,7 @@ def _start_reader() -> ReaderProcess:
 
 
 def command(target: str) -> list[str]:
-    """Return the command of a child that runs a function, `module:function`, with the paths of this process."""
+    """Return the command for a child that runs `module:function` with the import paths of this process."""
     module, _, function = target.partition(":")
     return [sys.executable, "-c", START.format(module, function, function), json.dumps(sys.path)]
 
@@ -146,7 +146,7 @@ def _error(kind: str, message: str) -> Exception:
 
 
 def limit_memory(limit: int) -> None:
-    """Limit the address space of this process, and the size of the files that it writes."""
+    """Limit the address space of this process, and the size of files that it writes."""
     for kind, maximum in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
         if hard == resource.RLIM_INFINITY:

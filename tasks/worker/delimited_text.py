@@ -1,8 +1,8 @@
-"""Delimited text as spreadsheets save it: the one reader of every CSV file that a user or an owner supplies.
+"""Read delimited text as spreadsheets save it. Every CSV file from a user or model owner passes through this reader.
 
-UTF-8 with or without a byte order mark, or UTF-16 with one. The header shows what separates the columns: commas,
-semicolons or tabs; columns between semicolons or tabs may have decimal commas. Names of columns are matched without
-regard to case, and a column of row numbers, which pandas writes without a name, is ignored.
+Text is UTF-8 with or without a byte order mark, or UTF-16 with one. The separator (comma, semicolon or tab) is
+determined from the header. Columns separated by semicolons or tabs may contain decimal commas. Column names are matched
+case-insensitively. A column of row numbers, which pandas writes without a name, is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 SAVE_AS = "save it as CSV UTF-8, with commas between the columns"
-# Longer marks first: the mark of UTF-32 begins with the mark of UTF-16.
+# Longer marks come first: the mark of UTF-32 begins with that of UTF-16.
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -28,21 +28,21 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # Excel's own first line
+SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # a first line that Excel adds
 DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
 LINE_END = re.compile(r"\r\n|\n|\r")
-ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__")  # in CSV, and in Parquet
+ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__")  # names in CSV and in Parquet
 
 
 class DelimitedTextError(ValueError):
-    """A file is not delimited text; the message follows the file's name and, if it applies to one line, ", line 3"."""
+    """A file is not delimited text. The message follows the file's name and, if it is about one line, ", line 3"."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
 
     def describe(self, file: object) -> str:
-        """Return the message after the name of the file."""
+        """Return the message, preceded by the file's name."""
         if self.line is None:
             return f"{file} {self}"
         return f"{file}, line {self.line} {self}"
@@ -50,7 +50,7 @@ class DelimitedTextError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DelimitedText:
-    """A header and the text below it; `first_line` is the number of the line after the header."""
+    """A header and the text below it. `first_line` is the number of the line after the header."""
 
     header: tuple[str, ...]
     separator: str
@@ -63,9 +63,9 @@ class DelimitedText:
         return self.separator != ","
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield each row's line number and its cells without surrounding spaces; empty lines are skipped.
+        """Yield each row's line number and its cells without surrounding spaces. Empty lines are skipped.
 
-        Raises DelimitedTextError for a row with more or fewer cells than the header.
+        Raises DelimitedTextError if a row has more or fewer cells than the header.
         """
         reader = csv.reader((line for line, _ in _lines(self.body)), delimiter=self.separator, strict=True)
         try:
@@ -80,7 +80,10 @@ class DelimitedText:
             raise DelimitedTextError(f"cannot be read as CSV: {error}; {SAVE_AS}") from None
 
     def table(self) -> pa.Table:
-        """Return all columns as text, with null for empty cells. Raises DelimitedTextError as `rows` does."""
+        """Return all columns as text, with null for empty cells.
+
+        Raises DelimitedTextError in the same cases as `rows`.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv as arrow_csv
@@ -134,9 +137,9 @@ class DelimitedText:
 def read_delimited(
     encoded: bytes, known_names: Iterable[str] = (), pattern: re.Pattern[str] | None = None
 ) -> DelimitedText:
-    """Find the header and the separator. Known names and names that match the pattern may be in any capitals.
+    """Find the header and the separator. Known names, and names that match the pattern, may be in any case.
 
-    Raises DelimitedTextError for bytes that are not text, and for an empty file.
+    Raises DelimitedTextError if the bytes are not text, or if the file is empty.
     """
     text = decode_text(encoded)
     lines = 1
@@ -172,7 +175,10 @@ def read_delimited(
 def match_names(
     header: Iterable[str], known_names: Iterable[str], pattern: re.Pattern[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the names of a header without outer spaces, in the known spelling or, for the pattern, lower case."""
+    """Return header names without surrounding spaces.
+
+    Known names get their known spelling, and names that match the pattern become lower case.
+    """
     spelling = {name.casefold(): name for name in known_names}
     matched = []
     for name in map(str.strip, header):
@@ -184,7 +190,7 @@ def match_names(
 
 
 def decode_text(encoded: bytes) -> str:
-    """Return the text of a file without its byte order mark. Raises DelimitedTextError for other content."""
+    """Return a file's text without its byte order mark. Raises DelimitedTextError for any other content."""
     encoding, mark = next(((name, mark) for mark, name in MARKS if encoded.startswith(mark)), ("utf-8", b""))
     body = encoded.removeprefix(mark)
     try:
@@ -205,7 +211,7 @@ def is_row_number(name: str) -> bool:
 
 
 def _has_values(table: pa.Table) -> pa.ChunkedArray:
-    """Return whether each row has a value; spreadsheets may end in rows of separators only."""
+    """Return whether each row has a value. Files from spreadsheets may end in rows that contain only separators."""
     import pyarrow.compute as pc
 
     filled = pc.is_valid(table.column(0))
@@ -215,7 +221,10 @@ def _has_values(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
-    """Return the cells of the first non-empty line, the position of the text after it, and the number of lines read."""
+    """Split the first non-empty line into cells.
+
+    Returns the cells, the position of the text after this line, and the number of lines read.
+    """
     ends = []
 
     def lines() -> Iterator[str]:
@@ -233,7 +242,7 @@ def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each line with its line ending and the start of the next one, without a second copy of the text."""
+    """Yield each line with its ending, and the start of the next line, without a second copy of the text."""
     begin = 0
     for line_end in LINE_END.finditer(text):
         yield text[begin : line_end.end()], line_end.end()

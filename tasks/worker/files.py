@@ -1,6 +1,6 @@
 """A user's file, located by its path and identified by its digest.
 
-Only the digest, SHA-256 of the file's bytes, is part of a key.
+Only the digest, which is the SHA-256 of the file's bytes, is part of a key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tasks.contract.pinnable import DIGEST, Unavailable
 
-# Key in the metadata of a config's field with secret text: the function that returns the text shown to others.
+# Metadata key of config fields that contain secret text. The value is a function that returns the text shown to others.
 WITHHELD = "withheld"
 
 
@@ -28,7 +28,7 @@ class FileError(Unavailable):
 
 @dataclass(frozen=True)
 class File:
-    """A file by its path, pinned once `digest`, SHA-256 of its bytes, is set. Written `path` or `path@digest`."""
+    """A file by its path, pinned once `digest` (the SHA-256 of its bytes) is set. Written `path` or `path@digest`."""
 
     noun: ClassVar[str] = "file"
 
@@ -53,11 +53,11 @@ class File:
         return f"{self.path}@{self.digest}" if self.digest else self.path
 
     def named(self) -> File:
-        """Return the file without its folders."""
+        """Return the file with only the last component of its path."""
         return File(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
-        """Return the part of a key: the content, never the path."""
+        """Return what identifies the file in a key: its content, never its path."""
         if not self.digest:
             raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
         return self.digest
@@ -73,7 +73,7 @@ class File:
 def pin(file: File, known_digests: MutableMapping[str, str] | None = None) -> File:
     """Return the file with its absolute path and the digest of its bytes.
 
-    `known_digests` caches digests by path, size and modification time; the caller keeps it between runs. Raises
+    `known_digests` caches digests by path, size and modification time. The caller keeps it between runs. Raises
     FileError if the file does not exist, or differs from a given digest.
     """
     path = expand_home(file.path).absolute()
@@ -91,7 +91,7 @@ def pin(file: File, known_digests: MutableMapping[str, str] | None = None) -> Fi
 
 
 def read(file: File) -> bytes:
-    """Return the file's bytes. Raises FileError if it does not exist, or differs from the pinned one."""
+    """Return the file's bytes. Raises FileError if it does not exist or differs from the pinned file."""
     path = expand_home(file.path)
     try:
         check_regular(path)
@@ -104,7 +104,7 @@ def read(file: File) -> bytes:
 
 
 def expand_home(path: str) -> Path:
-    """Expand `~` in a path. Raises FileError for the home of an unknown user."""
+    """Expand `~` in a path. Raises FileError for the home folder of an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -112,7 +112,10 @@ def expand_home(path: str) -> Path:
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """Return the state of a regular file. Raises OSError, and FileError for files whose reading might never end."""
+    """Return the state of a regular file.
+
+    Raises OSError, or FileError for files that might never end, such as pipes.
+    """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise FileError(f"{path} cannot be read: {_kind(state)}")
@@ -120,7 +123,10 @@ def check_regular(path: Path) -> os.stat_result:
 
 
 def regular_bytes(path: Path) -> bytes:
-    """Return the bytes of a regular file. Raises OSError also for files whose reading might never end."""
+    """Return the bytes of a regular file.
+
+    Raises OSError, including for files that might never end, such as pipes.
+    """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, _kind(state), str(path))
@@ -149,7 +155,7 @@ def check(file: File, digest: str) -> None:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """Return display names of files: without suffixes, or in full if two names would then be equal."""
+    """Return display names for files: without suffixes, or in full if two names would otherwise be equal."""
     stems = []
     for name in names:
         stems.append(PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name)

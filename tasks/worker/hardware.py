@@ -1,4 +1,4 @@
-"""The hardware of this process: its device, rounding, threads and memory."""
+"""The hardware available to this process: its device, rounding, threads and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
-LARGEST = 32 * 2**20  # bytes: glibc returns larger blocks to the system in any case
+LARGEST = 32 * 2**20  # bytes; glibc returns larger blocks to the system in any case
 RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
 STATUS_BYTES = 4096  # the part of /proc/self/status that contains these fields
 FORGET_PEAK = b"5"  # in /proc/self/clear_refs, see proc_pid_clear_refs(5)
@@ -34,7 +34,7 @@ def device() -> torch.device:
 
 
 def device_name(target_device: torch.device) -> str:
-    """Return the product name of a GPU; "cpu" for any processor."""
+    """Return the product name of a GPU, or "cpu" for any processor."""
     import torch
 
     if target_device.type == "cuda":
@@ -43,36 +43,37 @@ def device_name(target_device: torch.device) -> str:
 
 
 def available_memory(system: Path = Path("/")) -> int:
-    """Return the memory of the host that is available without swapping, including the page cache, in bytes.
+    """Return the host memory that is available without swapping, including the page cache, in bytes.
 
-    At most the limit of the container of this process, if any. `system` is the root of Linux's `proc` and `sys`.
+    This is at most the limit of this process's container, if it has one. `system` is the root of Linux's `proc` and
+    `sys`.
     """
     try:
         numbers = numbers_of(system / "proc/meminfo")
         available = numbers["MemAvailable:"] * 1024
-    except (OSError, KeyError):  # no Linux
+    except (OSError, KeyError):  # not Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     group = system / "sys/fs/cgroup"
     try:
         limit = int((group / "memory.max").read_text())
         used_bytes = int((group / "memory.current").read_text())
         return max(0, min(available, limit - used_bytes + numbers_of(group / "memory.stat")["file"]))
-    except (OSError, KeyError, ValueError):  # no container, or a container without a limit ("max")
+    except (OSError, KeyError, ValueError):  # no container, or one without a limit ("max")
         return available
 
 
 def reset_peak_memory() -> None:
-    """Reset `peak_memory`; on other systems than Linux it counts from the start of the process."""
+    """Reset `peak_memory`. On systems other than Linux, it counts from the start of the process."""
     with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:
         file.write(FORGET_PEAK)
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, without mapped files; 0 if unknown.
+    """Return the peak memory of this process in bytes, excluding mapped files, or 0 if it is unknown.
 
-    Files, such as torch's libraries, are in memory once for all processes of a machine.
+    Files such as torch's libraries are in memory only once for all processes of a machine.
     """
-    # Not `getrusage`, whose maximum includes that of the process that started this one.
+    # Not `getrusage`, whose maximum includes the process that started this one.
     try:
         match = RESIDENT.search(os.pread(_status(), STATUS_BYTES, 0))
     except OSError:
@@ -83,7 +84,7 @@ def peak_memory() -> int:
 
 @cache
 def _status() -> int:
-    """Return a descriptor of this process's `status`, which stays open, since the record of each job needs it."""
+    """Return a descriptor of this process's `status` file. It stays open, since every job's record needs it."""
     return os.open("/proc/self/status", os.O_RDONLY)
 
 
@@ -91,11 +92,11 @@ os.register_at_fork(after_in_child=_status.cache_clear)
 
 
 def exhausted_memory(error: BaseException) -> MemoryKind | None:
-    """Return the kind of memory that ran out according to an error, if any."""
+    """Return the kind of memory that ran out according to an error, or None."""
     stated: MemoryKind | None = getattr(error, "exhausted", None)
     if stated is not None or isinstance(error, MemoryError):
         return stated or "host"
-    # By name, since a process that computes without torch does not load it.
+    # Checked by name, since a process that computes without torch does not load it.
     if type(error).__name__ == "OutOfMemoryError":
         return "device"
     if isinstance(error, RuntimeError) and "CUBLAS_STATUS_ALLOC_FAILED" in str(error):
@@ -117,10 +118,10 @@ def numbers_of(table: Path) -> dict[str, int]:
 
 @contextmanager
 def exactly(target_device: torch.device) -> Iterator[None]:
-    """Compute float32 products in full precision, with equal bits in repeated work as far as a GPU's libraries allow.
+    """Compute float32 products in full precision, and bitwise reproducibly as far as a GPU's libraries allow.
 
-    On a GPU, torch by default rounds the factors of convolutions to 10 bits (TF32). A CPU uses one thread and keeps
-    freed memory permanently, which otherwise costs a third of a convolutional network's step.
+    By default, torch rounds the factors of convolutions to 10 bits (TF32) on a GPU. On a CPU, one thread is used and
+    freed memory is kept permanently; otherwise allocation costs a third of a convolutional network's step.
     """
     import torch
 
@@ -130,7 +131,7 @@ def exactly(target_device: torch.device) -> Iterator[None]:
             yield
         return
     library: Any = torch.backends.cudnn
-    kinds = (library.conv, library.rnn)  # torch requires equal settings
+    kinds = (library.conv, library.rnn)  # torch requires both settings to be equal
     before = [kind.fp32_precision for kind in kinds]
     repeatable = library.deterministic
     library.deterministic = True
@@ -147,10 +148,10 @@ def exactly(target_device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU; restore the settings afterwards.
+    """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU. Restores the settings afterwards.
 
-    Both settings of torch that reduce the precision are restored, `set_float32_matmul_precision` and
-    `torch.backends.*.fp32_precision`; torch refuses to multiply if they contradict each other.
+    Both torch settings that reduce precision are restored, `set_float32_matmul_precision` and
+    `torch.backends.*.fp32_precision`, since torch refuses to multiply if they contradict each other.
     """
     import torch
 
@@ -158,7 +159,7 @@ def full_float32() -> Iterator[None]:
     before = [backend.fp32_precision for backend in backends]
     try:
         legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # available only through the backends
+    except RuntimeError:  # only available through the backends
         legacy = None
     torch.set_float32_matmul_precision("highest")
     try:
@@ -172,9 +173,9 @@ def full_float32() -> Iterator[None]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Use `count` threads of torch inside the block, and restore the number afterwards.
+    """Use `count` torch threads inside the block, and restore the number afterwards.
 
-    Small models train fastest with one process per core and one thread each, and the sums of one thread have a fixed
+    Small models train fastest with one process per core and one thread each, and sums in a single thread have a fixed
     order.
     """
     import torch
@@ -189,11 +190,11 @@ def threads(count: int) -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Keep freed memory in this process for reuse; return whether the C library supports this.
+    """Keep freed memory in this process for reuse. Returns whether the C library supports this.
 
     The activations of a minibatch are megabytes that are allocated and freed in every step. glibc returns such blocks
-    to the system immediately, which fills them with zeros, page by page, at the next allocation. This takes a third of
-    a convolutional network's step on a CPU.
+    to the system immediately, and at the next allocation the system fills them with zeros, page by page. This takes a
+    third of a convolutional network's step on a CPU.
     """
     if not sys.platform.startswith("linux"):
         return False

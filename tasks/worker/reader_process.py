@@ -1,7 +1,7 @@
-"""Processes that read third-party files: each forks a child per file.
+"""Processes that read third-party files. Each forks one child per file.
 
-Imports are loaded once per process instead of once per file. A child has the memory limit of `tasks.worker.confined`,
-and neither its content nor its failure affects the process that forked it.
+Modules are imported once per process instead of once per file. A child has the memory limit of `tasks.worker.confined`,
+and neither what it reads nor its failure affects the process that forked it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _lock = threading.Lock()
 
 
 class ReaderProcess:
-    """A process that handles one request at a time. A parent process that forked this one has its own readers."""
+    """A process that handles one request at a time. Forked processes have their own readers."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.owner = os.getpid()
-        # A separate process group: Ctrl-C reaches the requesting process, which ends the reader and its child.
+        # A separate process group: Ctrl-C reaches only the requesting process, which ends the reader and its child.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -57,13 +57,13 @@ class ReaderProcess:
         return int(answer) if answer else None
 
     def kill(self) -> None:
-        """End the reader and the child that it waits for."""
+        """End the reader and the child it is waiting for."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.close()
 
     def close(self) -> None:
-        """Close the requests, after which the reader ends."""
+        """Close the request pipe, after which the reader ends."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
@@ -72,9 +72,9 @@ class ReaderProcess:
 
 
 def ask_reader(request: Mapping[str, Any], start: Callable[[], ReaderProcess]) -> int | None:
-    """Run the `server` of a request in the child of an idle reader, or of a new one. Returns its exit code.
+    """Run a request's `server` in the child of an idle reader, or of a new one, and return its exit code.
 
-    If an idle reader ends during the request, a new one is used. None if that one also ends.
+    If an idle reader ends during the request, a new one is used. Returns None if that one ends too.
     """
     request = {**request, "paths": sys.path, "folder": os.getcwd(), "environment": dict(os.environ)}
     reader = _take_idle()
@@ -104,14 +104,14 @@ def _close_idle() -> None:
 
 
 def serve_requests() -> None:
-    """In the reader: fork a child for each request, and print its exit code."""
+    """In the reader, fork a child for each request and print its exit code."""
     while select.select([0], [], [], IDLE)[0]:
         line = sys.stdin.buffer.readline()
         if not line:
             return
         request = json.loads(line)
         sys.path[:] = request["paths"]
-        with contextlib.suppress(Exception):  # which the child raises again, and reports
+        with contextlib.suppress(Exception):  # the child raises it again and reports it
             for name in ("server", "function"):
                 _find_function(request[name])
             importlib.import_module("pyarrow.parquet")
@@ -131,7 +131,7 @@ def _find_function(target: str) -> Callable[..., Any]:
 
 
 def _run_child(request: Mapping[str, Any]) -> None:
-    """Answer one request and end this process. Output of libraries is discarded."""
+    """Answer one request and end this process. Library output is discarded."""
     code = 1
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)

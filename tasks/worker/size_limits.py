@@ -1,7 +1,7 @@
-"""Limits of the memory of users' files, which refuse files with an extreme compression ratio before unpacking them.
+"""Memory limits for users' files, which reject extremely compressed files before they are unpacked.
 
-A small file may announce terabytes, by accident or as an attack. Its directory or header is read first, which is cheap,
-and a file above the limits raises an error.
+A small file may announce terabytes, by accident or as an attack. Its directory or header is therefore read first, which
+is cheap, and an error is raised if it is above the limits.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from PIL.Image import Image
 
-# Weights and tables of numbers have compression ratios of a few, text of ten, and decompression bombs of a thousand.
+# Weights and numeric tables have compression ratios of a few, text of ten, and decompression bombs of a thousand.
 UNPACKED = 10**9  # bytes that any file may unpack to
-TIMES = 20  # a larger file may unpack to this multiple of its own size
-MOST_PIXELS = 1 << 27  # of one image: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
+TIMES = 20  # a large file may unpack to this multiple of its own size
+MOST_PIXELS = 1 << 27  # of one image; 12,000 x 9,000 passes and takes 0.4 GB as RGB
 LOCAL_ENTRY = b"PK\3\4"  # first bytes of an archive: APPNOTE.TXT 6.3.10, section 4.3.7
 WIDEST = 8  # bytes of a number in a table
-ROWS = 4096  # of a Parquet file that are unpacked at once
+ROWS = 4096  # rows of a Parquet file that are unpacked at a time
 
 
 def most_bytes(packed: int) -> int:
@@ -38,7 +38,7 @@ def most_bytes(packed: int) -> int:
 
 
 def check_unpacked(unpacked: int, packed: int, byte_limit: int | None = None) -> None:
-    """Raise TooLarge if a file of `packed` bytes unpacks to more bytes than the limit: `most_bytes` of the file."""
+    """Raise TooLarge if a file of `packed` bytes unpacks to more than the limit, which is `most_bytes` by default."""
     limit = most_bytes(packed) if byte_limit is None else byte_limit
     if unpacked > limit:
         raise TooLarge(
@@ -48,10 +48,10 @@ def check_unpacked(unpacked: int, packed: int, byte_limit: int | None = None) ->
 
 
 def check_archive(source: bytes | BinaryIO) -> None:
-    """Raise TooLarge for a zip archive whose directory announces too much; other files pass.
+    """Raise TooLarge for a zip archive whose directory announces too much. Other files pass.
 
-    TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
-    directory says.
+    TorchScript, torch.export, torch.save and .npz files are zip archives. Their readers take no more from an entry than
+    the directory states.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
@@ -61,15 +61,16 @@ def check_archive(source: bytes | BinaryIO) -> None:
         file.seek(0)
         if file.read(len(LOCAL_ENTRY)) != LOCAL_ENTRY:
             return
-        # torch's own reader might nevertheless find entries in it.
+        # torch's own reader might still find entries in it.
         raise TooLarge("it is an archive whose directory cannot be read; it may have been cut short") from None
     check_unpacked(unpacked, file.seek(0, io.SEEK_END))
 
 
 def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read columns, or all, of a Parquet file. Raises TooLarge if it unpacks to too much, OSError or ArrowException.
+    """Read some columns, or all, of a Parquet file.
 
-    A child with limited memory reads it (`tasks.worker.confined`), since its footer may announce less than it contains.
+    The file is read by a child with limited memory (`tasks.worker.confined`), since its footer may announce less than
+    it contains. Raises TooLarge if it unpacks to too much, OSError or ArrowException.
     """
     function = "tasks.worker.size_limits:unpack_parquet"
     column_names = list(columns) if columns is not None else None
@@ -82,9 +83,9 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
 
 
 def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) -> pa.Table:
-    """Read a table batch by batch and count its bytes. Raises TooLarge, OSError or ArrowException.
+    """Read a table batch by batch while counting its bytes. Raises TooLarge, OSError or ArrowException.
 
-    Usually the footer already shows that a table is too large. Repeated values take no space in the file, so that every
+    Usually, the footer already shows that a table is too large. Repeated values take no space in the file, so every
     value counts as a number in addition to the unpacked bytes of its column.
     """
     import pyarrow as pa
@@ -111,7 +112,10 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) ->
 
 
 def gunzip(content: bytes) -> bytes:
-    """Return the unpacked bytes. Raises TooLarge for too many, and OSError, EOFError and zlib.error as `gzip` does."""
+    """Return the unpacked bytes.
+
+    Raises TooLarge if there are too many, and OSError, EOFError and zlib.error like `gzip`.
+    """
     limit = most_bytes(len(content))
     with gzip.open(io.BytesIO(content)) as file:
         unpacked = file.read(limit + 1)
@@ -125,7 +129,7 @@ def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None)
     """Open an image with Pillow without decoding its pixels. Raises TooLarge if its header announces too many."""
     from PIL import Image
 
-    # From a number of pixels on it warns, in two lines; they are refused below instead.
+    # Pillow warns above a certain number of pixels, in two lines. Such images are rejected below instead.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     try:
         picture = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats)

@@ -1,1 +1,1 @@
-"""Images whose objects have known boxes: sources, partitions, crops and evaluation."""
+"""Images with bounding boxes around their objects: sources, partitions, crops and evaluation."""

@@ -1,8 +1,8 @@
-"""Boxes of one image from an XML file in the format of Pascal VOC, as in ImageNet.
+"""Read the boxes of one image from an XML file in Pascal VOC format, as used by ImageNet.
 
 annotation/size/width, height                          of the annotated image, in pixels
 annotation/object/name                                 the class of each object
-annotation/object/bndbox/xmin, ymin, xmax, ymax        the first and the last pixel of the object, from 0
+annotation/object/bndbox/xmin, ymin, xmax, ymax        the object's first and last pixel, from 0
 
 Other elements are ignored. A file that declares a document type, which may contain entities, is refused.
 """
@@ -19,35 +19,35 @@ import numpy as np
 from tasks.datasets.boxed.pictures import NO_BOXES, Boxes
 from tasks.datasets.dataset import DatasetError, unreadable
 
-LARGEST = 1 << 20  # bytes; the files have less than 2 KiB
-DEEPEST = 16  # elements inside one another; the files have four
+LARGEST = 1 << 20  # bytes; actual files have less than 2 KiB
+DEEPEST = 16  # nested elements; actual files have four levels
 FURTHEST = 1_000_000  # pixels
 OBJECT = ("annotation", "object")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Refused(Exception):
-    """The file is invalid. The message follows its name."""
+    """The file is invalid. The message continues a sentence that begins with the file's name."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """The objects' names and corners, and the height and width of the annotated image; None if the file has no size."""
+    """The objects' names and corners, and the annotated image's height and width (None if the file states no size)."""
 
     names: tuple[str, ...]
     corners: tuple[tuple[float, float, float, float], ...]  # first column, first row, last column, last row
     size: tuple[float, float] | None
 
     def boxes(self, height: int, width: int) -> Boxes:
-        """Return the boxes (m, 4) in an image of this size.
+        """Return the boxes (m, 4) for an image of this size.
 
-        Boxes that were annotated at another size are scaled and extended to whole pixels.
+        Boxes annotated at another size are rescaled and extended to whole pixels.
         """
         if not self.corners:
             return NO_BOXES
         tall, wide = self.size or (height, width)
         corners = np.array(self.corners).reshape(-1, 2, 2)
-        first, last = corners.min(axis=1), corners.max(axis=1) + 1  # the corners may be in any order
+        first, last = corners.min(axis=1), corners.max(axis=1) + 1  # corners may come in any order
         scale = np.array([width / wide, height / tall])
         edges = [np.floor(first * scale + 1e-9), np.ceil(last * scale - 1e-9)]
         boxes: Boxes = np.concatenate(edges, axis=1).clip(-FURTHEST, FURTHEST).astype(np.int32)
@@ -55,7 +55,7 @@ class Annotation:
 
 
 def read(path: Path) -> Annotation:
-    """Read the file's objects. Raises DatasetError if it is damaged."""
+    """Read the objects in the file. Raises DatasetError if it is damaged."""
     try:
         with path.open("rb") as file:
             encoded = file.read(LARGEST + 1)
@@ -63,7 +63,7 @@ def read(path: Path) -> Annotation:
         raise unreadable(path, error) from None
     try:
         return parse_annotation(encoded)
-    except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # unknown encodings among them
+    except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # including unknown encodings
         raise DatasetError(f"{path} is not an annotation of boxes: {error}") from None
 
 
@@ -81,7 +81,7 @@ def parse_annotation(encoded: bytes) -> Annotation:
 
 
 class Reader:
-    """A handler of XML elements."""
+    """Handler of XML parser events that collects the annotation."""
 
     def __init__(self) -> None:
         self.path: list[str] = []
@@ -140,7 +140,10 @@ def _number_of(fields: dict[str, str], side: str, where: str) -> float:
 
 
 def only_name(annotation: Annotation, known_classes: Sequence[str], path: Path) -> str:
-    """Return the class of all objects. Raises DatasetError if there is none, or if there are several known ones."""
+    """Return the class shared by all objects.
+
+    Raises DatasetError if there is none, or if there are several known classes.
+    """
     names = sorted(set(annotation.names) & set(known_classes)) or sorted(set(annotation.names))
     if len(names) != 1:
         raise DatasetError(f"{path} has objects of {', '.join(names) or 'no class'}; they must be of one class")

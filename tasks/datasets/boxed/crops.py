@@ -1,23 +1,24 @@
-"""Crops of images around the objects, and images as prepared for evaluation.
+"""Crop images around their objects, and prepare images for evaluation.
 
-`periphery` is the largest rectangle that touches no box, by its shorter side, then area, then the higher one, then the
-one further left, then the wider one. It is selected from all maximal empty rectangles, which cannot be enlarged on any
-side. A rectangle may share an edge with a box, whose right and bottom are exclusive.
+`periphery` is the largest rectangle that touches no box. Rectangles are compared by their shorter side; ties go to the
+larger area, then the higher position, then the one further left, then the wider one. Candidates are all maximal empty
+rectangles, that is, those that cannot be enlarged on any side. A rectangle may share an edge with a box, since the
+right and bottom of a box are exclusive.
 
 `strips` follows the released code: the image is cut into vertical strips at the left and right edges of all boxes, and
 in each strip the pieces between the boxes are candidates with the strip's full width. This misses rectangles that are
-wider than their strip: above a box of a third of the width, only that third is found. For equal shorter sides, the
-rightmost strip and its lowest piece are selected. (The released code also skips images with a box beyond the right
-edge; here boxes are clipped to the image.)
+wider than their strip: above a box that spans a third of the width, only that third is found. Among equal shorter
+sides, the lowest piece of the rightmost strip is selected. (The released code also skips images with a box beyond the
+right edge; here boxes are clipped to the image.)
 
-`corner` is the lower left corner, a share of the width and of the height, independent of the boxes. The paper does not
+`corner` is the lower left corner, a fixed share of the width and height, independent of the boxes. The paper does not
 state the share: the default of the released code is 0.3, and the released scripts of Figure 21 set 0.4.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", section 3 and appendices A.2.1 and A.8.
 
 The evaluation of images and crops is deterministic: the shorter side is resized to 256 / 224 of the resolution, rounded
-to whole pixels (256 for 224, 37 for 32), and the central square is cropped, equal to the byte to torchvision's Resize
-and CenterCrop on Pillow images.
+to whole pixels (256 for 224, 37 for 32), and the central square is cropped, byte for byte like torchvision's Resize and
+CenterCrop on Pillow images.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from tasks.datasets.pictures import MANY_THREADS, map_in_threads
 CropName = Literal["periphery", "strips", "corner"]
 Rectangle = tuple[int, int, int, int]  # left, top, right, bottom
 NOWHERE: Rectangle = (0, 0, 0, 0)
-CORNER_SHARE = 0.3  # of the width and of the height
+CORNER_SHARE = 0.3  # of the width and the height
 
 
 def windows(
     pictures: BoxedPictures, rows: Indices, crop: CropName, smallest: int = 100, corner_share: float = CORNER_SHARE
 ) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Return the crop's rectangle of each of these images, (rows, 4), and whether it is usable, (rows,).
+    """Return each image's crop rectangle (rows, 4) and whether it is usable (rows,).
 
     A rectangle is usable if its shorter side is at least `smallest` pixels and the image has boxes; a corner is always
-    usable. A missing rectangle is empty. Raises ValueError for an unknown crop.
+    usable. An image without a rectangle gets an empty one. Raises ValueError for an unknown crop.
     """
     if crop not in get_args(CropName):
         raise ValueError(f"crop is {crop!r}; it must be one of {', '.join(get_args(CropName))}")
@@ -70,9 +71,9 @@ def _shorter_side(windows: Boxes) -> NDArray[np.int32]:
 
 
 def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
-    """Return the lower left corners (n, 4) of images of these heights and widths, (n, 2).
+    """Return the lower left corners (n, 4) of images with these heights and widths (n, 2).
 
-    The share in (0, 1] of each side is rounded down to whole pixels, at least one.
+    Each side of a corner is the share, in (0, 1], of the image's side, rounded down to whole pixels but at least one.
     """
     height = sizes[:, 0]
     width = sizes[:, 1]
@@ -83,7 +84,10 @@ def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
 
 
 def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
-    """Return the largest rectangle that touches no box: the whole image without boxes, NOWHERE if there is none."""
+    """Return the largest rectangle that touches no box.
+
+    If there are no boxes, this is the whole image. If no such rectangle exists, the result is NOWHERE.
+    """
     inside = _clip_boxes(height, width, boxes)
     return max(maximal(height, width, inside), key=rank, default=NOWHERE)
 
@@ -98,8 +102,8 @@ def rank(rectangle: Rectangle) -> tuple[int, int, int, int, int]:
 def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rectangle]:
     """Yield all maximal empty rectangles, and some others.
 
-    The left side of each is the right side of a box or the left edge of the image, its right side the left side of a
-    box or the right edge. Between these, it fills a gap between the boxes.
+    The left side of each rectangle is the right side of a box or the left edge of the image. Its right side is the left
+    side of a box or the right edge of the image. Between these two sides, it fills a gap between boxes.
     """
     lefts = sorted({0, *(box[2] for box in boxes)})
     rights = sorted({width, *(box[0] for box in boxes)})
@@ -111,7 +115,7 @@ def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rec
 
 
 def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
-    """Return the piece of a strip with the longest shorter side, as in the released code."""
+    """Return the strip piece with the longest shorter side, as in the released code."""
     inside = _clip_boxes(height, width, boxes)
     edges = sorted({0, width, *(box[0] for box in inside), *(box[2] for box in inside)})
     best = NOWHERE
@@ -123,7 +127,7 @@ def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle
 
 
 def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iterator[tuple[int, int]]:
-    """Yield the top and bottom of each piece between left and right that no box touches, from top to bottom."""
+    """Yield the top and bottom of each stretch between left and right that touches no box, from top to bottom."""
     begin = 0
     for top, bottom in sorted((box[1], box[3]) for box in boxes if box[0] < right and box[2] > left):
         if top > begin:
@@ -134,7 +138,7 @@ def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iter
 
 
 def _clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
-    """Clip boxes to the image, and drop boxes outside."""
+    """Clip boxes to the image and drop boxes that lie outside."""
     inside = []
     for left, top, right, bottom in boxes:
         inside.append((max(0, left), max(0, top), min(width, right), min(height, bottom)))
@@ -154,7 +158,7 @@ EVALUATED_TOGETHER = 1024  # images in memory at a time
 def evaluation_pictures(
     pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None
 ) -> Pixels:
-    """Prepare these images, (rows, resolution, resolution, 3), or one window (rows, 4) of each.
+    """Prepare these images, or one window (rows, 4) of each, as (rows, resolution, resolution, 3).
 
     Each thread keeps one full image in memory. Raises ValueError for a window that is empty or exceeds its image.
     """
@@ -177,7 +181,7 @@ def evaluation_pictures(
 
 
 def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Iterator[Pixels]:
-    """Yield `evaluation_pictures` in batches."""
+    """Yield the results of `evaluation_pictures` in batches."""
     for start in range(0, len(rows), EVALUATED_TOGETHER):
         batch = slice(start, start + EVALUATED_TOGETHER)
         yield evaluation_pictures(pictures, rows[batch], resolution, None if windows is None else windows[batch])
@@ -199,7 +203,7 @@ def _check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> No
 
 
 def central_square(picture: Pixels, resolution: int) -> Pixels:
-    """Resize an image (h, w, 3) by its shorter side and crop the central square."""
+    """Resize an image (h, w, 3) by its shorter side, then crop the central square."""
     from PIL import Image
 
     height, width = picture.shape[:2]
@@ -207,7 +211,7 @@ def central_square(picture: Pixels, resolution: int) -> Pixels:
     longer = shorter * max(height, width) // min(height, width)
     size = (shorter, longer) if width <= height else (longer, shorter)  # width, height
     image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, Image.Resampling.BILINEAR)
-    # Half a pixel is rounded to even, as in torchvision.
+    # Half pixels are rounded to even, as in torchvision.
     left, top = (round((side - resolution) / 2) for side in size)
     square: Pixels = np.asarray(image.crop((left, top, left + resolution, top + resolution)))
     return square

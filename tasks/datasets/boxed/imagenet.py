@@ -1,6 +1,6 @@
-"""ImageNet as unpacked from the ILSVRC 2012 classification and localisation release, with all or some classes.
+"""The unpacked ILSVRC 2012 classification and localisation release of ImageNet, with all or some of its classes.
 
-Training images, in the folder or in its folder ILSVRC:
+Training images, in the folder or its subfolder ILSVRC:
     train/n01440764/n01440764_10026.JPEG, Data/CLS-LOC/train/... or ILSVRC2012_img_train/...
 Boxes, for the images that have such files:
     Annotation/n01440764/n01440764_10040.xml, Annotation/n01440764/Annotation/n01440764/*.xml,
@@ -10,13 +10,13 @@ Validation images next to `train`, if any:
     val/n01440764/ILSVRC2012_val_00000293.JPEG, or val/ILSVRC2012_val_00000001.JPEG and so on, whose classes are in
     LOC_val_solution.csv, else in Annotations/CLS-LOC/val/*.xml, else in ILSVRC2012_devkit_t12/data
 
-The id of an image is the name of its file without the suffix. Annotations without an image are ignored, since the
-release contains some. Pixels are used as stored, without rotation, like in the annotation and in the published loader;
-CMYK and grey images, and PNG images in files called JPEG, are decoded to RGB. Coordinates are those of the first and
-last pixel, as in the development kit, so that the right and bottom of a box are one more than in the file.
+An image's id is its file name without the suffix. The release contains annotations without an image, which are ignored.
+Pixels are used as stored, without rotation, as in the annotations and the published loader. CMYK and grey images, and
+PNG images in files named JPEG, are decoded to RGB. Annotated coordinates refer to the first and last pixel, as in the
+development kit, so the right and bottom of a box are one more than in the file.
 
-The key of a cached digest contains the folders of the classes with their modification times, but not the more than a
-million images: an image that is changed in place is detected when it is decoded.
+The key of a cached digest covers the class folders and their modification times, but not the more than one million
+images. If an image is changed in place, this is detected when it is decoded.
 
 Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
 """
@@ -57,15 +57,15 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 
 @dataclass(frozen=True)
 class Layout:
-    """The locations of the parts of the release; None for missing parts."""
+    """Locations of the parts of the release. None for missing parts."""
 
     folder: Path
-    root: Path  # the folder, or its folder ILSVRC
+    root: Path  # the folder, or its subfolder ILSVRC
     train: Path
     val: Path | None
-    boxes: Mapping[str, Path]  # by class, if it has a folder of annotations
+    boxes: Mapping[str, Path]  # by class, for classes with an annotation folder
     val_boxes: Path | None
-    labels: tuple[Path, ...]  # the files with the classes of the validation images
+    labels: tuple[Path, ...]  # files with the classes of the validation images
 
     @property
     def classes(self) -> list[str]:
@@ -73,7 +73,7 @@ class Layout:
 
 
 def source(folder: Path) -> Source | None:
-    """Return the folder's ImageNet; None if it has no folder of training images."""
+    """Return the folder's ImageNet, or None if it has no folder of training images."""
     dataset_layout = layout(folder)
     if dataset_layout is None:
         return None
@@ -84,7 +84,7 @@ def source(folder: Path) -> Source | None:
             *(Path(entry.path) for entry in os.scandir(dataset_layout.val) if entry.is_dir()),
         ]
     folders += [path for path in (dataset_layout.val_boxes, *dataset_layout.labels) if path is not None]
-    # A changed box in a file does not change the modification time of its folder.
+    # Changing a box in a file does not change the modification time of its folder.
     folders += [inside / name for inside in dataset_layout.boxes.values() for name in files(inside, (".xml",))]
     content = BoxedFiles(RULE, folder, lambda: listing(dataset_layout), turned=False)
     return Source(RULE, tuple(sorted(folders)), lambda: content)
@@ -111,7 +111,7 @@ def _first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
-    """Return each class's folder of annotations, from the first location that has any."""
+    """Return each class's annotation folder, from the first location that has any."""
     for location in BOXES:
         folders = {}
         for name in names:
@@ -125,7 +125,10 @@ def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """Return the sorted folders of classes. Raises DatasetError for other names, and for images next to the folders."""
+    """Return the class folders, sorted.
+
+    Raises DatasetError for folders with other names and for images outside the class folders.
+    """
     entries = visible(folder)
     for path in entries:
         if not (WNID.fullmatch(path.name) and path.is_dir()):
@@ -151,7 +154,7 @@ def listing(dataset_layout: Layout) -> Listing:
 
 
 def _training_pictures(dataset_layout: Layout, name: str, label: int) -> Iterator[Listed]:
-    """Yield the training images of a class, with their annotations if they exist."""
+    """Yield the training images of a class, with their annotations if there are any."""
     boxes = dataset_layout.boxes.get(name)
     annotated = set()
     if boxes is not None:
@@ -173,7 +176,7 @@ def relative(dataset_layout: Layout, path: Path) -> str:
 
 
 def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """Return the names of the folder's files. Raises DatasetError for another kind of file unless it is hidden."""
+    """Return the names of the files in the folder. Raises DatasetError if a visible file has another suffix."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError as error:
@@ -185,7 +188,7 @@ def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def validation(dataset_layout: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[Listed]:
-    """Yield the validation images of the classes with training images."""
+    """Yield the validation images whose classes have training images."""
     folders = [path for path in visible(val) if path.is_dir()]
     folder_names = {file: path.name for path in folders for file in files(path, SUFFIXES)}
     loose = {} if folders else dict.fromkeys(files(val, SUFFIXES), "")
@@ -210,7 +213,7 @@ def validation(dataset_layout: Layout, val: Path, labels: Mapping[str, int]) -> 
 
 
 def truth(dataset_layout: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict[str, str]:
-    """Return the class of each validation image by its id."""
+    """Map the id of each validation image to its class."""
     if dataset_layout.labels and dataset_layout.labels[0].name == SOLUTION:
         return solution(dataset_layout.labels[0])
     if annotated and dataset_layout.val_boxes is not None:
@@ -225,7 +228,10 @@ def truth(dataset_layout: Layout, annotated: set[str], labels: Mapping[str, int]
 
 
 def solution(path: Path) -> dict[str, str]:
-    """Read the classes in a file of rows `ImageId,PredictionString`, e.g. ILSVRC2012_val_00000001,n01751748 1 2 3 4."""
+    """Read the classes from a file with rows `ImageId,PredictionString`, e.g.
+
+    ILSVRC2012_val_00000001,n01751748 1 2 3 4.
+    """
     classes = {}
     try:
         for line, row in read_delimited(file_bytes(path)).rows():
@@ -239,7 +245,7 @@ def solution(path: Path) -> dict[str, str]:
 
 
 def _ground_truth(path: Path, meta: Path) -> dict[str, str]:
-    """Read the classes in the development kit: a number for each image in turn, and the classes of the numbers."""
+    """Read the classes from the development kit, which lists a class number per image and the class of each number."""
     names = _classes_by_number(meta)
     try:
         lines = path.read_text(encoding="utf-8").split()
@@ -256,7 +262,7 @@ def _ground_truth(path: Path, meta: Path) -> dict[str, str]:
 
 
 def _classes_by_number(meta: Path) -> dict[str, str]:
-    """Return the class of each number, as text, for classes without subclasses."""
+    """Map class numbers, as text, to classes, for classes without subclasses."""
     from scipy.io import loadmat
 
     try:
@@ -265,7 +271,7 @@ def _classes_by_number(meta: Path) -> dict[str, str]:
         for row in rows:
             if not int(row["num_children"]):
                 class_names[str(int(row["ILSVRC2012_ID"]))] = str(row["WNID"])
-    except Exception as error:  # a reader fed with broken bytes raises nearly anything
+    except Exception as error:  # the reader can raise nearly any error for broken bytes
         message = " ".join(str(error).split()) or type(error).__name__
         raise DatasetError(f"{meta} is not the development kit's table of classes: {message}") from error
     return class_names

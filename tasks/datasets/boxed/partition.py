@@ -1,26 +1,26 @@
-"""The partition of boxed images into training sets A and B, a public set X, and the remaining images.
+"""Partition boxed images into training sets A and B, a public set X, and the remaining images.
 
-In each class, images are ordered at random over their sorted ids, with a stream from the seed and the class's name:
+Within each class, the sorted ids are shuffled with a random stream derived from the seed and the class name:
 
-- A and B have `per_class` images each. The class's boxed images alternate between A and B. If there are too few, A and
-  B are filled with unboxed images from opposite ends, so that they overlap only if they need more images than there
-  are. Boxed images are never shared, and only boxed images are attacked.
-- X has the same number of images of each class, to within one; if a class has too few, the others have more. Unboxed
-  images come first. X is taken from the end of the orders, so that it does not depend on `per_class` if there are
+- A and B have `per_class` images each. The boxed images of the class alternate between A and B. If there are too few, A
+  and B are filled up with unboxed images from opposite ends of the order, so that they overlap only if they need more
+  images than there are. A and B never share a boxed image, and only boxed images are attacked.
+- X has the same number of images per class, to within one. If a class has too few, the others contribute more. Unboxed
+  images come first. X is taken from the end of each order, so it does not depend on `per_class` as long as there are
   enough images.
-- Other A and other B are two more sets of `per_class`, disjoint from all others, with boxed images first: models
-  trained on these never saw A or B.
+- Other A and other B are two more sets with `per_class` images per class, disjoint from all others, with boxed images
+  first. Models trained on them never saw A or B.
 
-If a table states the role of each image for a third-party model, the parts follow the table, regardless of their sizes:
-A was trained on, B held out, X public, and other A and other B are both the images for reference models.
+If a table states each image's role for a third-party model, the parts follow the table, regardless of their sizes: A
+was trained on, B was held out, X is public, and both other A and other B are the images for reference models.
 
-Exact copies, images with the same content regardless of labels and boxes, count as one image: the first copy is drawn,
-the others join its part, and only the first is attacked. Validation images of the data that are copies of others are in
-no part. If a table assigns copies to several parts, all are in the first of trained, reference, public and held out,
+Exact copies (images with the same content, regardless of labels and boxes) count as one image: the first copy is drawn,
+the others join its part, and only the first is attacked. Validation images that are copies of other images belong to no
+part. If a table assigns copies to several parts, all copies go to the first of trained, reference, public and held out,
 since an encoder that was trained on an image has seen its copies. Without this rule, a copy in X would reveal the
-answer without the encoder, and the model of A would be trained on a copy in B.
+answer without the encoder, and the model trained on A could have seen an image of B.
 
-A set without boxes is partitioned as if all images were boxed, since corner crops need no boxes.
+A data set without boxes is partitioned as if all images were boxed, since corner crops need no boxes.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled with the same images.
 """
@@ -42,10 +42,10 @@ from tasks.numerics import seeds
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
 TRAINED: tuple[PartName, ...] = ("A", "B", "other A", "other B")
-SIXTH = 6  # each of four training sets takes at most this fraction of a class, so that some images remain
-VALIDATION_SHARE = 0.2  # of all images; the limit of the remaining images for validation
+SIXTH = 6  # each of the four training sets takes at most this fraction of a class, so that some images remain
+VALIDATION_SHARE = 0.2  # of all images; upper limit on the remaining images used for validation
 
-GIVEN: Mapping[PartName, str] = {  # the words of a table
+GIVEN: Mapping[PartName, str] = {  # words used in tables
     "A": "trained",
     "B": "held out",
     "X": "public",
@@ -53,19 +53,19 @@ GIVEN: Mapping[PartName, str] = {  # the words of a table
     "other B": "reference",
 }
 
-PRECEDENCE = ("trained", "reference", "public", "held out")  # for copies in several parts of a table
+PRECEDENCE = ("trained", "reference", "public", "held out")  # for copies that a table puts in several parts
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Partition(Ranged):
-    """The partition: `per_class` images of each class in A and the same number in B, `public` in X (0: all remaining).
+    """Partition with `per_class` images of each class in A, as many in B, and `public` images in X (0: all remaining).
 
-    `attacked` images of A and the same number of B are attacked, equally per class to within one; 0: all boxed images.
-    `largest` reserves images for training sets of that size per class, so that X is the same for all sizes up to it
-    (0: for `per_class`). `validation` is the size of that part; 0: all validation images of the data, or else the
-    remaining images, at most a fifth of all. Raises ValueError for a number below its minimum.
+    `attacked` images of A and the same number of B are attacked, equally per class to within one (0: all boxed images).
+    `largest` reserves images for training sets of that size per class, so that X is the same for all sizes up to it (0:
+    for `per_class`). `validation` is the size of the validation part (0: all validation images of the data, or else the
+    remaining images, at most a fifth of all). Raises ValueError for a number below its minimum.
     """
 
     per_class: Annotated[int, AtLeast(1)] = 300
@@ -78,14 +78,14 @@ class Partition(Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The rows of each part, ascending."""
+    """The rows of each part, in ascending order."""
 
     rows_by_part: Mapping[PartName, Rows]
     to_attack: Mapping[PartName, Rows]
-    missing_reasons: Mapping[PartName, str]  # reason for each missing part
+    missing_reasons: Mapping[PartName, str]  # why each missing part is missing
 
     def rows(self, part: PartName) -> Rows:
-        """Return the part's rows. Raises DatasetError with the reason if the part is missing."""
+        """Return the part's rows. If the part is missing, raises DatasetError with the reason."""
         if part not in PART_NAMES:
             raise ValueError(f"part is {part!r}; it must be one of {', '.join(PART_NAMES)}")
         if part in self.missing_reasons:
@@ -93,7 +93,7 @@ class Parts:
         return self.rows_by_part[part]
 
     def rows_to_attack(self, part: PartName) -> Rows:
-        """Return the attacked rows of a training set: boxed images that no other training set contains."""
+        """Return the attacked rows of a training set: its boxed images that are in no other training set."""
         if part not in TRAINED:
             raise ValueError(f"{part!r} cannot be attacked; expected one of {', '.join(TRAINED)}")
         self.rows(part)
@@ -102,32 +102,32 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class ClassRows:
-    """The rows of one class in random order."""
+    """The rows of one class, in random order."""
 
     name: str
     boxed: Rows
     unboxed: Rows
 
     def largest_size(self) -> int:
-        """The largest possible size of its training sets."""
+        """Return the largest possible size per training set for this class."""
         return len(self.boxed) // 2 + len(self.unboxed)
 
     def surplus_rows(self, per_class: int) -> Rows:
-        """The rows that training sets of this size do not need: unboxed images first, from the end of the orders."""
+        """Return the rows that training sets of this size do not need, from the end of each order, unboxed first."""
         halves = min(len(self.boxed) // 2, per_class)
         fill = per_class - halves
         return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
 
     def exclude(self, is_excluded: NDArray[np.bool_]) -> ClassRows:
-        """Return the class without the rows that are taken, (n,) for all rows of the set."""
+        """Return the class without the excluded rows. The mask has shape (n,), one entry per row of the data set."""
         return ClassRows(self.name, *(rows[~is_excluded[rows]] for rows in (self.boxed, self.unboxed)))
 
 
 def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
-    """Partition the images, independent of the order in which they are listed.
+    """Partition the images, independently of the order in which they are listed.
 
-    Raises DatasetError if a class has too few images for A and B, or all classes together for X. A missing optional
-    part raises an error only when it is requested.
+    Raises DatasetError if a class has too few images for A and B, or if all classes together have too few for X. A
+    missing optional part raises an error only when it is requested.
     """
     if pictures.given_parts is not None:
         return _parts_of_table(pictures, partition, pictures.given_parts)
@@ -176,9 +176,9 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
 
 
 def _representatives(pictures: BoxedPictures) -> Rows:
-    """Return the drawn image for each image (n,): its first exact copy.
+    """Return, for each image (n,), the image that is drawn on its behalf: its first exact copy.
 
-    Images that are not for validation come first, then those with boxes, then those with smaller ids.
+    Images outside the validation set come first, then images with boxes, then smaller ids.
     """
     rows = np.arange(len(pictures.ids))
     if np.array_equal(pictures.first_copies, rows):
@@ -195,13 +195,13 @@ def _representatives(pictures: BoxedPictures) -> Rows:
 
 
 def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
-    """Return whether each image (n,) is drawn, and not a copy of a drawn one."""
+    """Return whether each image (n,) is drawn, rather than being a copy of a drawn one."""
     is_drawn: NDArray[np.bool_] = _representatives(pictures) == np.arange(len(pictures.ids))
     return is_drawn
 
 
 def _add_copies(pictures: BoxedPictures, representatives: Rows, rows: Rows) -> Rows:
-    """Return these rows and their copies, ascending, without validation copies of other images."""
+    """Return these rows and their copies, ascending, without validation images that copy other images."""
     joins = _row_mask([rows], len(representatives))[representatives] & (
         pictures.is_validation == pictures.is_validation[representatives]
     )
@@ -209,7 +209,10 @@ def _add_copies(pictures: BoxedPictures, representatives: Rows, rows: Rows) -> R
 
 
 def _join_given_parts(pictures: BoxedPictures, part_names: Sequence[str]) -> NDArray[np.str_]:
-    """Return the role (n,) of each image for a third-party model; exact copies have the first part of PRECEDENCE."""
+    """Return each image's role (n,) for a third-party model.
+
+    Exact copies get the role that comes first in PRECEDENCE.
+    """
     words = np.array(part_names)
     rank = np.full(len(words), len(PRECEDENCE))
     for precedence, word in enumerate(PRECEDENCE):
@@ -221,7 +224,7 @@ def _join_given_parts(pictures: BoxedPictures, part_names: Sequence[str]) -> NDA
 
 
 def _parts_of_table(pictures: BoxedPictures, partition: Partition, part_names: Sequence[str]) -> Parts:
-    """Return the parts defined by a table; only the attacked images are drawn at random."""
+    """Return the parts that a table defines. Only the attacked images are drawn at random."""
     words = _join_given_parts(pictures, part_names)
     part_rows: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
     part_rows["validation"] = np.zeros(0, np.int64)
@@ -242,7 +245,7 @@ def _parts_of_table(pictures: BoxedPictures, partition: Partition, part_names: S
 
 
 def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, int]:
-    """Return a size per class for four training sets, at most the partition's, and the number of remaining images."""
+    """Return a size per class for four training sets (at most the partition's) and the number of images left over."""
     classes = _draw_classes(pictures, partition.seed)
     fewest = min(len(class_rows.boxed) + len(class_rows.unboxed) for class_rows in classes)
     per_class = min(partition.per_class, max(1, fewest // SIXTH))
@@ -251,7 +254,7 @@ def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, 
 
 
 def _draw_classes(pictures: BoxedPictures, seed: int) -> list[ClassRows]:
-    """Return each class's rows, without validation images and without copies."""
+    """Return each class's rows, excluding validation images and copies."""
     order = _sorted_rows(pictures)
     order = order[(~pictures.is_validation & _drawn_rows(pictures))[order]]
     by_class = np.argsort(pictures.labels[order], kind="stable")
@@ -270,7 +273,7 @@ def _sorted_rows(pictures: BoxedPictures) -> Rows:
 
 
 def _boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
-    """Return whether each image (n,) counts as boxed; all do if no image is boxed."""
+    """Return whether each image (n,) counts as boxed. If no image has a box, all do."""
     has_box = np.fromiter((len(boxes) > 0 for boxes in pictures.boxes), np.bool_, len(pictures.ids))
     return has_box if has_box.any() else np.ones_like(has_box)
 
@@ -285,14 +288,14 @@ def check(classes: Sequence[ClassRows], size: int) -> None:
 
 
 def _validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partition) -> tuple[list[Rows], list[Rows]]:
-    """Draw the validation images of each class, and return them with the remaining images."""
+    """Draw each class's validation images. Returns them and the remaining images."""
     if not partition.validation or pictures.is_validation.any():
         return [rows[:0] for rows in spare], spare
     return _take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
 
 
 def _take_equally(spare: Sequence[Rows], count: int, setting: str, size: int) -> tuple[list[Rows], list[Rows]]:
-    """Take `count` images (0: all), as equally per class as possible, and return the rest of each class."""
+    """Take `count` images (0: all) as equally per class as possible. Returns them and the rest of each class."""
     sizes = np.array([len(rows) for rows in spare])
     if count > sizes.sum():
         raise DatasetError(
@@ -304,13 +307,13 @@ def _take_equally(spare: Sequence[Rows], count: int, setting: str, size: int) ->
 
 
 def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Distribute `count` equally over classes of these sizes; the first classes take one more if there is a rest.
+    """Distribute `count` equally over classes of these sizes. The first classes take one more if there is a remainder.
 
     `count` is at most the sum of the sizes.
     """
     level = 0
     while np.minimum(sizes, level + 1).sum() <= count and level < sizes.max(initial=0):
-        # The largest equal addition for every class with images left, at least one.
+        # The largest equal addition, at least one, for every class that has images left.
         able = int((sizes > level).sum())
         level += max(1, int(count - np.minimum(sizes, level).sum()) // able)
     shares: NDArray[np.int64] = np.minimum(sizes, level)
@@ -319,7 +322,7 @@ def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _split_class(rows: ClassRows, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
-    """Return one class's images in A, B, other A and other B; the last two may have fewer."""
+    """Return the images of one class in A, B, other A and other B. The last two may have fewer."""
     halves = min(len(rows.boxed) // 2, per_class)
     fill = per_class - halves
     unboxed = rows.unboxed
@@ -338,7 +341,7 @@ def _take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
 
 
 def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
-    """Return `validation` of the data's validation images, drawn equally per class, or all."""
+    """Return `validation` of the data set's own validation images, drawn equally per class (0: all of them)."""
     rows = np.flatnonzero(pictures.is_validation & _drawn_rows(pictures))
     if not partition.validation or not len(rows):
         return rows
@@ -351,7 +354,7 @@ def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
 
 
 def remaining_rows(classes: Sequence[ClassRows], parts: Sequence[Rows], pictures: int) -> Rows:
-    """Return the rows in none of these parts, equally per class, at most a fifth of all."""
+    """Return the rows that are in none of these parts, equally per class, at most a fifth of all."""
     taken_already = _row_mask(parts, pictures)
     rest = [class_rows.exclude(taken_already) for class_rows in classes]
     rows = []
@@ -364,7 +367,7 @@ def remaining_rows(classes: Sequence[ClassRows], parts: Sequence[Rows], pictures
 
 
 def _row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
-    """Return a mask (pictures,) of these rows."""
+    """Return a mask (pictures,) that selects these rows."""
     mask = np.zeros(pictures, np.bool_)
     mask[_join_rows(rows)] = True
     return mask
@@ -376,9 +379,10 @@ def _join_rows(rows: Sequence[Rows]) -> Rows:
 
 @dataclass(frozen=True)
 class TrainingImages(Ranged):
-    """A part of the images of `catalog.load_with_boxes(data, correlation)`.
+    """One part of the images of `catalog.load_with_boxes(data, correlation)`.
 
-    `correlation`, in [0, 1], is the share of scenes of digits-on-photos whose background determines the digit's class.
+    `correlation`, in [0, 1], is the share of digits-on-photos scenes whose background determines the class of the
+    digit.
     """
 
     data: Dataset

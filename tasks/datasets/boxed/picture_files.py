@@ -1,7 +1,7 @@
-"""Boxed images in files: indexed once, hashed in a stream, and decoded on demand.
+"""Boxed images in files, which are indexed once, hashed as a stream and decoded on demand.
 
 The index of all files (hashes, sizes and boxes) is cached as `DIGEST.boxed.arrow` in the cache folder
-(`tasks.datasets.picture_cache`) for other processes; the file may be deleted at any time. Every image is checked
+(`tasks.datasets.picture_cache`) for use by other processes. The file may be deleted at any time. Every image is checked
 against its hash when it is decoded.
 """
 
@@ -39,20 +39,20 @@ ORIENTATION = 0x0112  # EXIF tag; values of 5 or more rotate the image by 90 deg
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An image file, its id and its label; its boxes, or the file that contains them."""
+    """An image file with its id and label, and either its boxes or the file that contains them."""
 
     id: str
     path: str  # relative to the common folder
     label: int
-    annotation: str = ""  # path relative to the same folder; empty: no file
+    annotation: str = ""  # path relative to the same folder; empty if there is no such file
     boxes: tuple[tuple[int, int, int, int], ...] = ()
     is_validation: bool = False
-    part: str = ""  # its role for a third-party model
+    part: str = ""  # role for a third-party model
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The class names, and the images in the order of their ids."""
+    """The class names, and the images in order of their ids."""
 
     names: tuple[str, ...]
     entries: tuple[Listed, ...]
@@ -60,7 +60,7 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class Ragged(Sequence[Boxes]):
-    """The concatenated boxes of all images (m, 4), and the cumulative number of boxes, (n + 1,)."""
+    """The boxes of all images concatenated (m, 4), and the cumulative box counts (n + 1,)."""
 
     values: Boxes
     ends: NDArray[np.int64]
@@ -89,13 +89,13 @@ class Ragged(Sequence[Boxes]):
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The index of all images: a table with a row per image, and the class names."""
+    """Index of all images: a table with one row per image, and the class names."""
 
     table: pa.Table
     names: tuple[str, ...]
 
     def digest(self, rule: str) -> str:
-        """Compute the digest of ids, bytes, labels, boxes, parts and class names; paths matter only as ids."""
+        """Compute the digest of ids, bytes, labels, boxes, parts and class names. Paths matter only as ids."""
         table = self.table
         parts = [json.dumps([self.names, table["id"].to_pylist(), table["part"].to_pylist()]).encode()]
         parts += [b"".join(table["sha256"].to_pylist())]
@@ -103,13 +103,13 @@ class Index:
         parts += [boxes.astype("<i8").tobytes() for boxes in (self.boxes.ends, self.boxes.values)]
         parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
         if not np.array_equal(self.first_copies, np.arange(len(table))):
-            parts += [COPIES_RULE.encode()]  # sets without copies keep their earlier digests and results
+            parts += [COPIES_RULE.encode()]  # data sets without copies keep their earlier digests and results
             if not np.array_equal(self.first_copies, first_rows(self.hashes("sha256"))):
                 parts += [self.first_copies.astype("<i8").tobytes()]
         return digest_of(rule, parts)
 
     def lies_in(self, folder: Path) -> bool:
-        """Whether the first and the last image are files in this folder."""
+        """Return whether the first and last images are files in this folder."""
         paths = self.table["path"]
         if len(paths):
             return all((folder / paths[index].as_py()).is_file() for index in (0, -1))
@@ -117,11 +117,14 @@ class Index:
 
     @cached_property
     def first_copies(self) -> NDArray[np.int64]:
-        """Return the first image with the same pixels as each, (n,); with an equal file if pixels were not compared."""
+        """Return, for each image (n,), the first image with the same pixels.
+
+        If pixels were not compared, this is the first image with an identical file.
+        """
         return first_rows(self.hashes("sha256" if self.table["pixels"].null_count else "pixels"))
 
     def hashes(self, column: str) -> NDArray[np.uint8]:
-        """Return a column of SHA-256, (n, 32)."""
+        """Return a column of SHA-256 hashes, (n, 32)."""
         return np.frombuffer(b"".join(self.table[column].to_pylist()), np.uint8).reshape(-1, 32)
 
     @cached_property
@@ -137,7 +140,7 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("label", pa.int64()),
         ("sha256", pa.binary(32)),
-        ("pixels", pa.binary(32)),  # SHA-256 of decoded pixels; null if copies are equal files
+        ("pixels", pa.binary(32)),  # SHA-256 of decoded pixels; null if copies are detected by file
         ("height", pa.int32()),
         ("width", pa.int32()),
         ("boxes", pa.list_(pa.int32())),  # left, top, right, bottom of each box in turn
@@ -149,10 +152,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class BoxedFiles:
-    """The content of a data set: boxed image files in a folder, which are listed on first use.
+    """Data set content that consists of boxed image files in a folder, listed on first use.
 
-    Images are rotated by their EXIF tag if `turned`; 16-bit images use `bits` bits. With `decoded`, all images are
-    decoded for the digest, so that copies in different encodings are detected.
+    Images are rotated according to their EXIF tag if `turned` is set. 16-bit images use `bits` bits. With `decoded`,
+    all images are decoded for the digest, so that copies in different encodings are detected.
     """
 
     rule: str
@@ -163,7 +166,7 @@ class BoxedFiles:
     decoded: bool = False
 
     def digest(self) -> str:
-        """Compute the digest from all files, a few at a time."""
+        """Compute the digest from all files, reading a few at a time."""
         digest = self.index.digest(self.full_rule)
         with suppress(OSError):  # the cache is optional
             write_index(self.index, digest, self.full_rule)
@@ -176,9 +179,9 @@ class BoxedFiles:
         )
 
     def pictures(self, digest: str) -> PictureFiles:
-        """Return the images with their digest; reads no files if the given digest is cached."""
+        """Return the images with their digest. If the given digest is cached, no files are read."""
         index = _load_index(digest, self.full_rule) if digest else None
-        if index is None or not index.lies_in(self.folder):  # the same images may be in another layout
+        if index is None or not index.lies_in(self.folder):  # the same images may be stored in another layout
             digest = self.digest()
             index = self.index
         return PictureFiles(self.folder, index, digest, self.turned, self.bits)
@@ -221,7 +224,7 @@ class BoxedFiles:
         }
 
     def pixel_hash(self, encoded: bytes) -> bytes:
-        """Return the SHA-256 of an encoded image's pixels and shape, in RGB."""
+        """Return the SHA-256 of the RGB pixels and shape of an encoded image."""
         decoded = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
         digest: bytes = contents(decoded.pixels[None])[0].tobytes()
         return digest
@@ -282,7 +285,7 @@ class PictureFiles:
         return self.decode(row).pixels
 
     def decode(self, row: int) -> Decoded:
-        """Decode an image in RGB, with the levels in its file. Raises DatasetError if it cannot be read."""
+        """Decode an image to RGB, along with the levels in its file. Raises DatasetError if it cannot be read."""
         path = self.folder / self.paths[row].as_py()
         encoded = file_bytes(path)
         try:
@@ -294,12 +297,12 @@ class PictureFiles:
         return decoded
 
     def squares(self, rows: Indices, side: int) -> Pixels:
-        """Return the squares, mapped from a file if they would use more than half of the available memory."""
+        """Return the squares. They are mapped from a file if they would use more than half of the available memory."""
         return load_squares(self, rows, side, self.digest)
 
 
 def _size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
-    """Return height and width of an encoded image without decoding it."""
+    """Return the height and width of an encoded image without decoding it."""
     with open_single_picture(encoded) as picture:
         width, height = picture.size
         if turned and picture.getexif().get(ORIENTATION, 1) in range(5, 9):
@@ -312,7 +315,7 @@ def index_path(digest: str) -> Path:
 
 
 def write_index(index: Index, digest: str, rule: str) -> None:
-    """Write the index atomically, unless it exists with the same paths."""
+    """Write the index atomically, unless it already exists with the same paths."""
     path = index_path(digest)
     existing_index = _load_index(digest, rule)
     if existing_index is not None and existing_index.table["path"].equals(index.table["path"]):
@@ -329,7 +332,7 @@ def write_index(index: Index, digest: str, rule: str) -> None:
 
 
 def _load_index(digest: str, rule: str) -> Index | None:
-    """Load the index of the data set with this digest; None if it is missing or damaged."""
+    """Load the index of the data set with this digest, or return None if it is missing or damaged."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(index_path(digest)))).read_all()
         index = Index(table, tuple(json.loads(table.schema.metadata[b"names"])))

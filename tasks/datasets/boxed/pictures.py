@@ -1,8 +1,8 @@
-"""Labelled images of any size, with the boxes around their objects, if known; and the images resized to squares.
+"""Labelled images of any size with known boxes around their objects, and the same images resized to squares.
 
-Trainings use all squares, in memory or mapped from a file in the cache folder. The file is in NumPy's format and named
-after the hash of the data set, the rows and the side. One process writes it under another name and renames it while
-others wait. It may be deleted at any time.
+Training uses all squares, either in memory or mapped from a file in the cache folder. The file is in NumPy format, and
+its name is a hash of the data set, the rows and the side. One process writes it under another name and renames it while
+the other processes wait. It may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ NO_BOXES.setflags(write=False)
 
 
 class BoxedPictures(Protocol):
-    """Labelled images in the order of their ids. Hashed by identity, not by content."""
+    """Labelled images in order of their ids. Hashed by identity, not by content."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """(n,), ascending and distinct, independent of the location of the files."""
+        """The image ids (n,), ascending and distinct, independent of where the files are."""
 
     @property
     def labels(self) -> Labels:
-        """(n,), each in [0, len(names))."""
+        """The labels (n,), each in [0, len(names))."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the classes."""
+        """The class names."""
 
     @property
     def boxes(self) -> Sequence[Boxes]:
-        """The boxes of each image; (0, 4) if none are known."""
+        """The boxes of each image, with shape (0, 4) if none are known."""
 
     @property
     def sizes(self) -> NDArray[np.int32]:
-        """Height and width of each image in pixels, (n, 2)."""
+        """The height and width of each image in pixels, (n, 2)."""
 
     @property
     def given_parts(self) -> tuple[str, ...] | None:
-        """The role of each image for a third-party model, if a table defines it, else None."""
+        """The role of each image for a third-party model, or None if no table defines it."""
 
     @property
     def is_validation(self) -> NDArray[np.bool_]:
-        """Whether each image (n,) is in a validation set of the data; all False if there is none."""
+        """Whether each image (n,) is in the data set's own validation set. All False if there is none."""
 
     @property
     def first_copies(self) -> NDArray[np.int64]:
-        """Return the first image (n,) with the same content as each."""
+        """The first image (n,) with the same content as each image."""
 
     def picture(self, row: int) -> Pixels:
         """Return one full image, (height, width, 3). Raises DatasetError if it cannot be read."""
 
     def squares(self, rows: Indices, side: int) -> Pixels:
-        """Resize full images to squares, (rows, side, side, 3), for training.
+        """Resize full images to squares for training, (rows, side, side, 3).
 
-        Bilinear with antialiasing. Other aspect ratios are stretched; `sizes` allows to undo this.
+        Resizing is bilinear with antialiasing. Other aspect ratios are stretched, which `sizes` allows callers to undo.
         """
 
 
 SQUARES_RULE = "squares 1"
-SHARE = 0.5  # of the available memory that squares may use
+SHARE = 0.5  # fraction of the available memory that squares may use
 PORTION = 1024  # images in memory at a time while a file is written
 
 
@@ -84,10 +84,10 @@ class Decodable(Protocol):
 
 
 def load_squares(pictures: Decodable, rows: Indices, side: int, digest: str) -> Pixels:
-    """Stretch full images to (rows, side, side, 3), bilinear with antialiasing.
+    """Resize full images to squares, (rows, side, side, 3), bilinearly with antialiasing.
 
-    The result is read-only and mapped from a file if it would use more than half of the available memory and the data
-    set has a digest. Raises DatasetError if the file cannot be written, and ValueError for a side below 1.
+    The result is read-only. It is mapped from a file if it would use more than half of the available memory and the
+    data set has a digest. Raises DatasetError if the file cannot be written, and ValueError for a side below 1.
     """
     if side < 1:
         raise ValueError(f"side is {side}; it must be at least 1")
@@ -104,7 +104,7 @@ def _squares_path(digest: str, rows: Indices, side: int) -> Path:
 
 
 def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> Pixels:
-    """Map the squares in this file, which is written if it is missing or incomplete."""
+    """Map the squares from this file, writing it first if it is missing or incomplete."""
     shape = (len(rows), side, side, 3)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
 
 
 def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
-    """Map the file; None if it is missing or has another shape."""
+    """Map the file, or return None if it is missing or has another shape."""
     with suppress(OSError, ValueError, EOFError):
         squares: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
         if squares.shape == shape and squares.dtype == np.uint8:
@@ -135,7 +135,7 @@ def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
 def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[int, int, int, int]) -> None:
     for stale_file in path.parent.glob(
         f".{path.name}.*"
-    ):  # from a killed process, since only one process writes at a time
+    ):  # left by a killed process, since only one process writes at a time
         stale_file.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -152,7 +152,7 @@ def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[
 
 
 def fill_squares(out: Pixels, pictures: Decodable, rows: Indices) -> None:
-    """Fill the squares (rows, side, side, 3), decoded by a few threads."""
+    """Decode the images in a few threads and write them to `out` as squares (rows, side, side, 3)."""
 
     def bring(index: int) -> None:
         out[index] = as_shape(pictures.picture(int(rows[index]))[None], out.shape[1:])[0]

@@ -1,14 +1,14 @@
-"""Scenes of digits on photographs: a square of a photograph and one digit near a corner, with a known box.
+"""Synthetic scenes: a square cut from a photograph with one digit near a corner, whose box is known.
 
-Every scene has its own square of a photograph, and squares do not overlap, so that all scenes show disjoint regions.
-Squares are grey and have equal brightness and contrast, so that only their texture differs. The digit has the colour of
-its class and is near one of the four corners, so that a part of the background remains visible.
+Every scene has its own photograph square. Squares do not overlap, so no two scenes show the same region. They are grey
+with equal brightness and contrast, so only their texture differs. The digit has its class's colour and is near one of
+the four corners, which leaves part of the background visible.
 
-The digit, its position and its square are independent, so that the background is not informative about the digit,
-unless a correlation is set. The background of a scene then determines its digit's class with this probability: squares
-are in ten groups of equal size by roughness, the smoothest first, and the number of the group is the class. All classes
-have the same number of scenes, to within one, at correlations 0 and 1. The digits of a class are used in turn, each
-equally often to within one.
+The digit, its position and its square are independent, so the background carries no information about the digit unless
+a correlation is set. With a correlation, the background of a scene determines the class of its digit with that
+probability: squares are sorted by roughness, smoothest first, into ten groups of equal size, and the group number is
+the class. At correlations 0 and 1, all classes have the same number of scenes, to within one. The digits of a class are
+used in turn, each equally often to within one.
 
 Sums are integers, and all other operations have a unique result in IEEE arithmetic, so that the bytes are the same on
 every machine.
@@ -31,11 +31,11 @@ from tasks.datasets.pictures import pixels
 from tasks.numerics import seeds
 
 SEED = 0
-SIDE = 32  # of a scene, in pixels
-SQUARE = 16  # of its square of a photograph, in the photograph's pixels
-DIGIT = 16  # of its digit, which is its box, in the scene's pixels
-AWAY = 2  # largest distance in rows and columns between a digit and its corner
-# Of backgrounds, where white is 1; LEAST limits the amplified noise of squares without contrast, such as the sky.
+SIDE = 32  # side of a scene, in pixels
+SQUARE = 16  # side of a photograph square, in photograph pixels
+DIGIT = 16  # side of a digit and its box, in scene pixels
+AWAY = 2  # maximum distance in rows and columns between a digit and its corner
+# Of backgrounds, where white is 1. LEAST limits the amplified noise in squares without contrast, such as the sky.
 MEAN = 0.35
 DEVIATION = 0.15
 LEAST = 0.004
@@ -52,7 +52,7 @@ PHOTOGRAPHS = ("china", "flower")
 
 @dataclass(frozen=True, eq=False)
 class PicturesInMemory:
-    """Images of one size in an array, in the order of their ids."""
+    """Images of one size in an array, in order of their ids."""
 
     ids: tuple[str, ...]
     labels: Labels
@@ -82,10 +82,10 @@ class PicturesInMemory:
 
 
 def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0) -> PicturesInMemory:
-    """Compose scenes from these digits (`embedded.Digits`) and encoded photographs, one per full square.
+    """Compose scenes from these digits (`embedded.Digits`) and encoded photographs, one scene per full square.
 
-    An id contains the position of its square: photograph, row and column. With another correlation, a scene has the
-    same background and position, and possibly another digit.
+    An id contains the position of its square: photograph, row and column. If only the correlation changes, a scene
+    keeps its background and position but may get another digit.
     """
     ids, squares = cut(photographs)
     levels, labels = Digits(digits).levels()
@@ -100,7 +100,10 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
 
 
 def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
-    """Return the disjoint squares of the photographs (n, SQUARE, SQUARE, 3), with their ids, ascending."""
+    """Cut the photographs into disjoint squares (n, SQUARE, SQUARE, 3).
+
+    Returns their ids, ascending, and the squares.
+    """
     ids: list[str] = []
     squares = []
     for name, encoded in zip(PHOTOGRAPHS, photographs, strict=True):
@@ -114,7 +117,7 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
 def backgrounds(squares: Pixels) -> Pixels:
     """Convert squares (n, s, s, 3) to grey backgrounds (n, SIDE, SIDE) of equal brightness and contrast.
 
-    The mean of the channels is enlarged bilinearly between pixel centres, and scaled to mean MEAN and deviation
+    The channel mean is enlarged bilinearly between pixel centres. It is then rescaled to mean MEAN and deviation
     DEVIATION by (level - mean) / (deviation + LEAST), with the upper limit WHITEST.
     """
     weights = bilinear_weights(SQUARE, SIDE)
@@ -131,7 +134,7 @@ def backgrounds(squares: Pixels) -> Pixels:
 
 
 def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
-    """Return the digit of each scene, (n,)."""
+    """Return the row of the digit in each scene, (n,)."""
     count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation
     free = seeds.generator(SEED, "scenes", "classes").permutation(np.arange(count) % CLASSES)
@@ -145,9 +148,10 @@ def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArr
 
 
 def groups(grounds: Pixels) -> NDArray[np.int64]:
-    """Assign each background (n,) to one of ten groups of equal size, to within one, by roughness, the smoothest in 0.
+    """Assign each background (n,) to one of ten groups by roughness. Group 0 is the smoothest.
 
-    Roughness is the sum of all differences between neighbouring pixels.
+    The groups have equal size, to within one. Roughness is the sum of all absolute differences between neighbouring
+    pixels.
     """
     wide = grounds.astype(np.int64)
     rough = np.abs(np.diff(wide, axis=1)).sum(axis=(1, 2)) + np.abs(np.diff(wide, axis=2)).sum(axis=(1, 2))
@@ -157,14 +161,14 @@ def groups(grounds: Pixels) -> NDArray[np.int64]:
 
 
 def places(count: int) -> NDArray[np.int64]:
-    """Draw the top and left of each scene's digit (count, 2), at most AWAY from a corner."""
+    """Draw the top and left of each scene's digit (count, 2), at most AWAY pixels from a corner."""
     generator = seeds.generator(SEED, "scenes", "places")
     away = generator.integers(AWAY + 1, size=(count, 2))
     return np.where(generator.random((count, 2)) < 0.5, away, SIDE - DIGIT - away)
 
 
 def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, positions: NDArray[np.int64]) -> Pixels:
-    """Render scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each, in the ink of its label.
+    """Render scenes (n, SIDE, SIDE, 3): each background with one digit (n, DIGIT, DIGIT), in its class's ink colour.
 
     The opacity of the ink is the digit's level / 255.
     """

@@ -1,12 +1,12 @@
 """Boxed images in a table: a CSV or Parquet file with the columns path, label, left, top, right and bottom.
 
-A row is a box; an image has one row per box, all with the same label, or one row without numbers if no box is known.
-Boxes are in pixels of the displayed image (rotated by its EXIF tag); right and bottom are the first column and row
-outside. Paths are relative to the file, and are the ids of the images as written. Labels are text or integers, and
-classes are numbered as in lists (`tasks.datasets.classes`).
+Each row is a box. An image has one row per box, all with the same label, or one row without numbers if no box is known.
+Boxes are in pixels of the displayed image (rotated by its EXIF tag). Right and bottom are the first column and row
+outside the box. Paths are relative to the file and, exactly as written, serve as the image ids. Labels are text or
+integers, and classes are numbered as in lists (`tasks.datasets.classes`).
 
-An optional column `part` is the role of each image for a third-party model: trained (a training image), held out,
-public (other known images, with labels), or reference (training data of reference models).
+The optional column `part` gives each image's role for a third-party model: trained (a training image), held out, public
+(other known images, with labels), or reference (training data of reference models).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table; `where` is its position, for error messages."""
+    """A table row. `where` is its position, for error messages."""
 
     where: str
     path: str
@@ -43,9 +43,9 @@ class Row:
 
 
 def source(file: Path, bits: int | None = None) -> Source:
-    """Return the images of the table; 16-bit images use `bits` bits.
+    """Return the table's images. 16-bit images use `bits` bits.
 
-    Raises DatasetError with the invalid row.
+    Raises DatasetError, naming the row, if a row is invalid.
     """
     image_listing = listing(file)
     rule = RULE if bits is None else f"{RULE} #bits{bits}"
@@ -65,7 +65,7 @@ def listing(file: Path) -> Listing:
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
     names_by_path: dict[Path, str] = {}
     for listed_image in entries:
-        real_path = Path(os.path.realpath(file.parent / listed_image.path))  # resolve() refuses circular links
+        real_path = Path(os.path.realpath(file.parent / listed_image.path))  # resolve() rejects circular links
         if real_path in names_by_path:
             raise DatasetError(
                 f"{file} names {real_path} as {names_by_path[real_path]} and as {listed_image.path}; use one spelling"
@@ -75,7 +75,7 @@ def listing(file: Path) -> Listing:
 
 
 def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Listed:
-    """Return one image from all its rows."""
+    """Combine all rows of one image."""
     first = rows[0]
     for row in rows[1:]:
         for name in ("label", "part"):
@@ -110,7 +110,7 @@ def row_of(row: Cells) -> Row:
 
 
 def _box_of(where: str, words: list[str]) -> Box | None:
-    """Return the box; None if all four numbers are empty."""
+    """Return the box, or None if all four numbers are empty."""
     if not any(words):
         return None
     numbers = []

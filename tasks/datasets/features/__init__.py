@@ -1,4 +1,4 @@
-"""Features of canaries: a glyph, words in a typeface or a picture, at a position in the image."""
+"""Canary features: a glyph, words in a typeface or a picture, at a given position in the image."""
 
 from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature
 from tasks.datasets.features.family import AskedFamily, Family, draw_member, family

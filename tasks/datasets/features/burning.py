@@ -1,4 +1,4 @@
-"""Features burnt into images: the same pixels at the same position of every image."""
+"""Burn features into images: the same pixels at the same position in every image."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tasks.datasets.features.kinds import Feature
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
 
-# Random patches per draw. A multiple of 4, so that no draw of bytes ends within a 32-bit word of the generator, and the
-# chunks are the same stream as a single draw.
+# Random patches per draw. This is a multiple of 4, so that no draw of bytes ends within a 32-bit word of the generator
+# and the chunks form the same stream as a single draw.
 CHUNK = 1024
 
 
 def burn(images: Pixels, feature: Feature) -> Pixels:
-    """Return a copy of the images, (n, height, width, channels), each with the feature.
+    """Return a copy of the images (n, height, width, channels) with the feature burnt into each.
 
     Raises ValueError if the feature does not fit, or if its file cannot be read.
     """
@@ -27,11 +27,11 @@ def burn(images: Pixels, feature: Feature) -> Pixels:
 def burn_random(
     images: Pixels, feature: Feature, seed: int, *names: str | int, rows: ArrayLike | None = None
 ) -> Pixels:
-    """Return a copy of the images, each with a random feature z_r: position and cover of `feature`, random colours.
+    """Return a copy of the images, each with a random feature z_r: `feature`'s position and cover in random colours.
 
-    U[0, 1] per pixel and channel, quantised to the 256 levels of an image, all equally likely (mean 0.5, as for
-    U[0, 1]). `rows` are the images' rows in their set, in any order (None: 0, 1, 2, ...). The colours come from the
-    stream `names` of `seed`: they depend on the stream and the image's row, never on the other images.
+    Colours are U[0, 1] per pixel and channel, quantised to the 256 levels of an image, all equally likely (mean 0.5, as
+    for U[0, 1]). `rows` are the images' rows in their data set, in any order (None: 0, 1, 2, ...). Colours come from
+    the stream `names` of `seed`. They depend only on the stream and the image's row, never on the other images.
     """
     patch = feature.patch()
     if rows is None:
@@ -52,7 +52,7 @@ def burn_random(
 def _random_colours(
     count: int, shape: tuple[int, int, int], seed: int, *names: str | int
 ) -> Iterator[tuple[int, Pixels]]:
-    """Yield the stream in chunks: the first row of each, and its colours (rows, *shape)."""
+    """Yield the stream in chunks: the first row of the chunk and its colours (rows, *shape)."""
     generator = seeds.generator(seed, "random patches", *names)
     for first in range(0, count, CHUNK):
         size = (min(CHUNK, count - first), *shape)
@@ -60,10 +60,10 @@ def _random_colours(
 
 
 def check_fits(feature: Feature, height: int, width: int) -> None:
-    """Raise ValueError if the feature would exceed an image."""
+    """Raise ValueError if the feature does not fit into an image."""
     feature.patch().check_fits(height, width)
 
 
 def describe_feature(feature: Feature) -> str:
-    """Describe the feature for a sentence: `the letter A`, `the words 'JANE DOE'`."""
+    """Describe the feature for use in a sentence: `the letter A`, `the words 'JANE DOE'`."""
     return feature.describe()

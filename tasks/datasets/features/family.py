@@ -1,4 +1,4 @@
-"""The family of a feature: similar features, among which the feature can be ranked by a model's scores.
+"""The family of a feature: similar features against which it can be ranked by a model's scores.
 
 If the feature was drawn from its family before training (`drawn`) and is not memorised, each of the count + 1
 features is equally likely to have the highest score, and the rank is an exact p-value.
@@ -25,17 +25,17 @@ from tasks.worker.files import File, read
 
 Kind = Literal["alike", "letters", "names"]
 
-# After this number of consecutive draws without a new member, the family counts as exhausted.
+# After this many consecutive draws without a new member, the family counts as exhausted.
 FRUITLESS = 2000
-# Upper limit of the seeds of permuted glyphs and pictures.
+# Upper limit of the seeds that permute glyphs and pictures.
 SEEDS = 2**31
 LETTER = "abcdefghijklmnopqrstuvwxyz"
-# The frequency of each letter in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
+# Letter frequencies in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
 FREQUENCIES = (
     8167, 1492, 2782, 4253, 12702, 2228, 2015, 6094, 6966, 153, 772, 4025, 2406, 6749, 7507, 1929, 95, 5987, 6327,
     9056, 2758, 978, 2360, 150, 1974, 74,
 )  # fmt: skip
-# Two random runs of at least this length with these frequencies are equal once in fifty thousand draws.
+# Two random runs of at least this length, drawn with these frequencies, are equal once in fifty thousand draws.
 RARELY_EQUAL = 4
 RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 
@@ -44,12 +44,12 @@ RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 class Family(Ranged):
     """The kind and number of the other features.
 
-    `alike`: glyphs or pictures with permuted pixels; for words, other names in the same typeface, size and position,
+    `alike`: glyphs or pictures with permuted pixels. For words, other names in the same typeface, size and position,
     with the same number of letters in each word. `letters` has 25 members.
     """
 
     kind: Kind = "alike"
-    """alike: of the same kind and ink; letters: a letter's other letters; names: for words, those in the file
+    """alike: same kind and ink; letters: the other letters, for a letter; names: for words, those in the file
     `names`."""
     count: Annotated[int, AtLeast(1)] = 200
     """Number of other features."""
@@ -58,7 +58,7 @@ class Family(Ranged):
 
     @property
     def look_alikes(self) -> int:
-        """The number of look-alikes per part: none unless single models are evaluated (`AskedFamily`)."""
+        """The number of look-alikes per part. It is 0 unless single models are evaluated (`AskedFamily`)."""
         return 0
 
     def conflicts(self) -> Iterator[str]:
@@ -74,18 +74,18 @@ class Family(Ranged):
 
 @dataclass(frozen=True)
 class AskedFamily(Family):
-    """The family of a feature on which single models are evaluated; it may include look-alikes of the feature."""
+    """The family of a feature that is evaluated on single models. It may include look-alikes of the feature."""
 
-    look_alikes: Annotated[int, AtLeast(0)] = 0  # a field in place of the property
+    look_alikes: Annotated[int, AtLeast(0)] = 0  # a field that replaces the property
     """Number of further features, for each part of the feature (the words of a name, the halves of a glyph or a
-    picture), that differ from it in this part alone. With 0 the feature is not distinguished from one that shares a
+    picture), that differ from it in this part alone. With 0, the feature cannot be distinguished from one that shares a
     part with it."""
 
 
 def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:
-    """Return `config.count` members of the feature's family, with distinct pixels that differ from the feature's.
+    """Return `config.count` members of the feature's family, with distinct pixels that differ from the feature's own.
 
-    With a `shape` (height, width) of the images, members that do not fit are omitted. Raises ValueError if there are
+    With the `shape` (height, width) of the images, members that do not fit are omitted. Raises ValueError if there are
     too few members, or if the feature has no such family.
     """
     candidates = members(feature, config, seeds.generator(seed, "family"))
@@ -117,9 +117,9 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
 def draw_member(
     feature: Feature, seed: int, config: Family | None = None, shape: tuple[int, int] | None = None
 ) -> Feature:
-    """Draw a random member of the feature's family, in the same way as `family` with the same config and shape.
+    """Draw a random member of the feature's family, in the same way as `family` does with the same config and shape.
 
-    The rank of the member among its own `family` is then exact.
+    The rank of this member within its own `family` is then exact.
     """
     every = members(feature, config or Family(), seeds.generator(seed, "drawn feature"))
     for tries, member in enumerate(every):
@@ -131,7 +131,7 @@ def draw_member(
 
 
 def members(feature: Feature, config: Family, generator: np.random.Generator) -> Iterator[Feature]:
-    """Yield random features: endlessly and independently, or each of a list once, in random order."""
+    """Yield random features, either endlessly and independently, or each item of a list once in random order."""
     if config.kind == "letters":
         if not isinstance(feature, Glyph) or feature.kind != "letter":
             raise ValueError(f"kind is letters, but {feature.describe()} is not a letter; use alike")
@@ -157,7 +157,10 @@ def endless() -> Iterator[None]:
 
 
 def listed_words(file: File, words: str) -> list[str]:
-    """Return the file's distinct lines, sorted, in upper or lower case if the words are."""
+    """Return the file's distinct lines, sorted.
+
+    They are converted to upper or lower case if the words are in that case.
+    """
     try:
         text = decode_text(read(file))
     except DelimitedTextError as error:
@@ -173,12 +176,12 @@ def listed_words(file: File, words: str) -> list[str]:
 
 
 def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterator[Feature]:
-    """Yield words in the same typeface, size and position: names with the same number of letters per run, and digits.
+    """Yield words in the same typeface, size and position: other names of the same length per run, and other digits.
 
-    Other characters do not change. If the listed names of these lengths yield fewer than twice the requested texts, the
-    runs with the fewest listed names become random letters, in all members: a name among random letters would be
-    recognisable, and the ranks would not be exact. Letters have their frequencies in English, or equal frequencies in
-    runs of fewer than RARELY_EQUAL letters.
+    Other characters do not change. If the listed names of these lengths yield fewer than twice the requested number of
+    texts, the runs with the fewest listed names become random letters in all members. Otherwise a name among random
+    letters would be recognisable, and the ranks would not be exact. Letters have their English frequencies, or equal
+    frequencies in runs of fewer than RARELY_EQUAL letters.
     """
     lengths = listed_lengths(feature, count)
 
@@ -189,7 +192,7 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
 
 
 def listed_lengths(feature: Words, count: int) -> set[int]:
-    """Return the lengths of runs that are names from the list in all members of the feature's family.
+    """Return the run lengths that are filled with listed names in all members of the feature's family.
 
     Raises ValueError if the words have no family of other names.
     """
@@ -204,14 +207,14 @@ def listed_lengths(feature: Words, count: int) -> set[int]:
 
 
 def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> str:
-    """Draw a replacement for a run: digits, a name from the list if the run has one of the lengths, or letters."""
+    """Draw a replacement for a run: digits, a listed name if the run has one of these lengths, or letters."""
     if run[0].isdigit():
         return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
     if len(run) in lengths:
         choices = names()[len(run)]
         replaced = choices[generator.integers(len(choices))]
     else:
-        # Among few texts, common ones would be drawn too early for the ranks to be exact.
+        # If there are few possible texts, common ones would be drawn too early for the ranks to be exact.
         if len(run) < RARELY_EQUAL:
             shares = None
         else:
@@ -221,7 +224,7 @@ def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> st
 
 
 def named_lengths(runs: tuple[str, ...], count: int) -> set[int]:
-    """Return the lengths of runs of letters for which names are taken from the list."""
+    """Return the lengths of letter runs for which names are taken from the list."""
     digits = sum(len(run) for run in runs if run[0].isdigit())
     lengths = [len(run) for run in runs if not run[0].isdigit()]
     name_lengths = {length for length in lengths if length in names()}

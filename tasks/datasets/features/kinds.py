@@ -1,6 +1,6 @@
-"""The kinds of features: a glyph, words in a typeface, or a picture, each converted to a patch.
+"""The kinds of features: a glyph, words in a typeface, or a picture. Each is converted to a patch.
 
-A patch contains the pixels and the position of a feature, and is the form in which features are put into images.
+A patch contains the pixels and the position of a feature. Features are put into images in this form.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Patch:
     left: int
 
     def trim(self) -> Patch:
-        """Remove edges that cover no pixel. Raises ValueError if the patch covers no pixel."""
+        """Remove edges that cover no pixel. Raises ValueError if the whole patch covers no pixel."""
         rows = np.flatnonzero(self.cover.any(axis=1))
         columns = np.flatnonzero(self.cover.any(axis=0))
         if not len(rows):
@@ -49,10 +49,10 @@ class Patch:
         return Patch(self.cover[here], self.colour[here], self.top + top, self.left + left)
 
     def burn_into(self, images: Pixels, colours: Pixels | None = None) -> Pixels:
-        """Return a copy of the images (n, height, width, channels), each with the patch.
+        """Return a copy of the images (n, height, width, channels) with the patch burnt into each.
 
-        `colours` (n, h, w, channels) replace the patch's colour, one for each image. Blending uses integers, rounded to
-        nearest, so that the bytes are the same on every machine. Raises ValueError if the patch does not fit.
+        If given, `colours` (n, h, w, channels) replace the patch's colour, one per image. Blending uses integers
+        rounded to nearest, so the bytes are the same on every machine. Raises ValueError if the patch does not fit.
         """
         self.check_fits(*images.shape[1:3])
         if colours is None:
@@ -68,7 +68,7 @@ class Patch:
         return burnt
 
     def convert_channels(self, channels: int) -> Pixels:
-        """Convert the colour to (h, w, channels): to grey by luma, or from grey by repetition."""
+        """Convert the colour to (h, w, channels): RGB to grey by luma, grey to RGB by repetition."""
         if channels == 1 and self.colour.shape[2] == 3:
             grey: Pixels = luma(self.colour[None])[0]
             return grey
@@ -77,11 +77,11 @@ class Patch:
         return self.colour.repeat(channels, axis=2)
 
     def fits(self, height: int, width: int) -> bool:
-        """Whether the patch is entirely inside an image."""
+        """Return whether the patch lies entirely inside an image."""
         return bool(self.top + self.cover.shape[0] <= height and self.left + self.cover.shape[1] <= width)
 
     def check_fits(self, height: int, width: int) -> None:
-        """Raise ValueError if the patch would exceed an image."""
+        """Raise ValueError if the patch does not fit into an image."""
         if not self.fits(height, width):
             raise ValueError(
                 f"a feature of {self.cover.shape[0]} x {self.cover.shape[1]} at top {self.top}, left {self.left} "
@@ -89,7 +89,7 @@ class Patch:
             )
 
     def pixels(self) -> bytes:
-        """Return bytes that identify the patch among others of the same kind."""
+        """Return bytes that distinguish this patch from others of the same kind."""
         return b"".join(
             (repr((self.top, self.left, self.colour.shape)).encode(), self.cover.tobytes(), self.colour.tobytes())
         )
@@ -134,12 +134,12 @@ GLYPHS = {
 class Glyph(Ranged):
     """A glyph and its position: a letter of 5 x 5 cells, or its cells permuted.
 
-    It overwrites a square block in every channel: ink 255 on a background of 0. The letters were drawn for this
-    project; kind random is a letter with permuted cells, with the letter's ink but not its shape.
+    The glyph overwrites a square block in every channel, with ink 255 on a background of 0. The letters were drawn for
+    this project. Kind random permutes the cells of a letter, so it has the letter's ink but not its shape.
     """
 
     kind: Kind = "letter"
-    """letter, or random: the letter with its cells permuted."""
+    """letter; or random: the letter with its cells permuted."""
     text: Annotated[str, OneOf(tuple(GLYPHS), "one letter from A to Z")] = "A"
     """The letter, A to Z."""
     size: Annotated[int, MultipleOf(CELLS, f"a letter being {CELLS} x {CELLS}")] = 5
@@ -149,16 +149,16 @@ class Glyph(Ranged):
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Of kind random, the permutation; 0 unless kind is random."""
+    """Seed of the permutation for kind random; must be 0 for other kinds."""
 
     def conflicts(self) -> Iterator[str]:
-        # A field without an effect would give one feature several keys.
+        # A field without an effect would give the same feature several keys.
         if self.kind == "letter" and self.seed:
             yield f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random"
 
     @staticmethod
     def parse(text: str) -> Glyph:
-        """Parse the glyph of one letter, written as that letter."""
+        """Parse a single letter as its glyph."""
         return Glyph(text=text)
 
     def patch(self) -> Patch:
@@ -172,7 +172,7 @@ class Glyph(Ranged):
 
 
 def glyph_pixels(glyph: Glyph) -> NDArray[np.uint8]:
-    """Return the pixels of the glyph (size, size): 255 for ink, else 0."""
+    """Return the glyph's pixels (size, size): 255 for ink, else 0."""
     return _render_glyph(glyph).copy()
 
 
@@ -186,12 +186,12 @@ def _render_glyph(glyph: Glyph) -> NDArray[np.uint8]:
     return (cells.repeat(scale, axis=0).repeat(scale, axis=1) * INK).astype(np.uint8)
 
 
-# A code point that will never be a character: fonts draw the same glyph for all characters that they lack.
+# This code point will never be a character. Fonts draw the same glyph for all characters that they lack.
 NO_CHARACTER = "\uffff"
 
 
 def word_pattern(words: str) -> str:
-    """Describe words without revealing them: `4 and 3 letters` for JANE DOE."""
+    """Describe words without revealing them, for example `4 and 3 letters` for JANE DOE."""
     lengths = [len(word) for word in words.split(" ")]
     joined = words.replace(" ", "")
     if joined.isalpha():
@@ -207,18 +207,18 @@ def word_pattern(words: str) -> str:
 class Words(Ranged):
     """A line of words (a name on an X-ray, a date) painted over the image, with soft edges or in a box.
 
-    A key covers the words, the fields and the digest of the font file, but neither FreeType nor Pillow's built-in font:
-    other versions of Pillow may draw a few edge pixels in other greys. Set a font file to compare runs over years, and
-    use one version of Pillow on all machines of a run. Letters are placed one by one (Pillow's basic layout with
-    kerning) and never shaped, so that libraqm has no effect.
+    The key covers the words, the fields and the digest of the font file, but neither FreeType nor Pillow's built-in
+    font. Other versions of Pillow may draw a few edge pixels in slightly different greys. To compare runs over years,
+    set a font file, and use one version of Pillow on all machines of a run. Letters are placed one by one (Pillow's
+    basic layout with kerning) and never shaped, so libraqm has no effect.
     """
 
-    prefix: ClassVar[str] = "words:"  # of its text form
+    prefix: ClassVar[str] = "words:"  # in its text form
 
     words: str = field(metadata={WITHHELD: word_pattern})
     """The words: one line."""
     font: File | None = None
-    """A TrueType or OpenType file; none: Pillow's built-in font (Aileron)."""
+    """TrueType or OpenType file; by default, Pillow's built-in font (Aileron)."""
     size: Annotated[int, AtLeast(4)] = 12
     """Height of the font (its em), in pixels."""
     top: Annotated[int, AtLeast(0)] = 1
@@ -228,7 +228,7 @@ class Words(Ranged):
     ink: Annotated[int, Between(0, OPAQUE)] = 255
     """Grey level of the words."""
     box: bool = False
-    """Whether the line is overwritten, from ascender to descender, with a background of 0."""
+    """Whether to overwrite the line, from ascender to descender, with a background of 0."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
@@ -240,7 +240,7 @@ class Words(Ranged):
 
     @staticmethod
     def parse(text: str) -> Words:
-        """Parse words written `words:JANE DOE`."""
+        """Parse words written as `words:JANE DOE`."""
         if not text.startswith(Words.prefix):
             raise ValueError(f"it must begin with {Words.prefix}")
         return Words(text.removeprefix(Words.prefix))
@@ -249,7 +249,7 @@ class Words(Ranged):
         return f"{self.prefix}{self.words}"
 
     def patch(self) -> Patch:
-        """Draw the words. Raises ValueError if the font cannot be read, lacks a character or draws no pixel."""
+        """Draw the words. Raises ValueError if the font cannot be read, lacks a character or draws no pixels."""
         font = self.typeface()
         self.check_drawable(font)
         ascent, descent = font.getmetrics()
@@ -288,7 +288,7 @@ class Words(Ranged):
 
 
 def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], origin: tuple[int, int]) -> np.ndarray:
-    """Return the cover of the words, `shape` (h, w), with their baseline starting at `origin` (x, y)."""
+    """Return the cover of the words with this `shape` (h, w), with the baseline starting at `origin` (x, y)."""
     from PIL import Image, ImageDraw
 
     canvas = Image.new("L", (shape[1], shape[0]), 0)
@@ -298,29 +298,29 @@ def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], origin:
 
 @dataclass(frozen=True)
 class Picture(Ranged):
-    """An image file (a stamp, a logo, a signature), pixel for pixel.
+    """An image file (a stamp, a logo, a signature), used pixel for pixel.
 
-    It covers its whole rectangle if it has neither mask nor transparency.
+    It covers its whole rectangle if it has neither a mask nor transparency.
     """
 
-    prefix: ClassVar[str] = "picture:"  # of its text form
+    prefix: ClassVar[str] = "picture:"  # in its text form
 
     image: File
-    """The picture's file."""
+    """The image file of the picture."""
     mask: File | None = None
-    """An image file of the same size, white where the picture covers the image (grey: partly); none: its own
-    transparency."""
+    """Image file of the same size: white where the picture covers the image, grey where it covers it partly; by
+    default, the picture's own transparency."""
     top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Seed of a permutation of the pixels inside the mask, which yields a member of the picture's family with the same
-    ink; 0: none."""
+    ink; 0 leaves the pixels in place."""
 
     @staticmethod
     def parse(text: str) -> Picture:
-        """Parse a picture written `picture:stamp.png`."""
+        """Parse a picture written as `picture:stamp.png`."""
         if not text.startswith(Picture.prefix):
             raise ValueError(f"it must begin with {Picture.prefix}")
         return Picture(File.parse(text.removeprefix(Picture.prefix)))
@@ -329,7 +329,7 @@ class Picture(Ranged):
         return f"{self.prefix}{self.image}"
 
     def patch(self) -> Patch:
-        """Read the picture. Raises ValueError for an unreadable file, or a mask of another size or without pixels."""
+        """Read the picture. Raises ValueError if a file is unreadable, or if the mask is empty or has another size."""
         colour = decode_picture_file(self.image)
         cover = self.cover(colour.shape[:2])
         if self.seed:
@@ -343,7 +343,7 @@ class Picture(Ranged):
         return Patch(cover, colour, self.top, self.left).trim()
 
     def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Return the cover, (h, w), from 0 (transparent) to 255 (opaque)."""
+        """Return the cover (h, w), from 0 (transparent) to 255 (opaque)."""
         if self.mask is None:
             opacity = alpha(read(self.image))
             return np.full(shape, OPAQUE, np.uint8) if opacity is None else opacity

@@ -1,12 +1,12 @@
 """Look-alikes of a feature: features that differ from it in only one part.
 
-A model that was trained on a namesake responds to the part that two names share, so that the name ranks first among
-names without that part. Among names with that part it has no advantage: if the rest is random and no feature with that
-rest was trained on, each look-alike is equally likely to rank first, regardless of the model's knowledge of the shared
-part.
+A model that was trained on a namesake responds to the part that the two names share, so the name ranks first among
+names without that part. It has no such advantage among names that also contain the part: if the rest is random and the
+model was not trained on any feature with that rest, each look-alike is equally likely to rank first, regardless of what
+the model knows about the shared part.
 
 The parts are the words of a text, or the two halves of a single word, and the upper and lower half of a glyph or
-picture. More parts would distinguish more similar features, but detect fewer that were trained on.
+picture. More parts would separate more similar features, but would detect fewer features that the model was trained on.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tasks.datasets.features.family import (
 from tasks.datasets.features.kinds import CELLS, Feature, Glyph, Patch, Picture, Words, glyph_pixels
 from tasks.numerics import seeds
 
-LEAST = 19  # look-alikes: with fewer, rank 1 has a p-value above 5 %
+LEAST = 19  # look-alikes; with fewer, rank 1 has a p-value above 5 %
 HALVES = 2
 
 Draw = Callable[[np.random.Generator], Patch]
 
 
 def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, int]) -> list[list[Patch]]:
-    """Return for each part `config.look_alikes` features that differ only in that part; fewer if there are no more.
+    """For each part, return `config.look_alikes` features that differ only in that part, or fewer if there are no more.
 
-    They are distinct and random, with the same distribution within a part as members of the feature's family. Empty if
-    the feature does not have two parts.
+    The features are distinct and random, and within a part they have the same distribution as members of the feature's
+    family. Returns an empty list if the feature does not have two parts.
     """
     original = feature.patch()
     features_by_part = []
@@ -62,7 +62,7 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
 
 
 def _part_draws(feature: Feature, config: Family) -> list[Draw]:
-    """Return for each part of the feature a function that draws a replacement."""
+    """For each part of the feature, return a function that draws a replacement."""
     match feature:
         case Words():
             return _word_draws(feature, config)
@@ -80,7 +80,7 @@ def _part_draws(feature: Feature, config: Family) -> list[Draw]:
 
 
 def _word_draws(feature: Words, config: Family) -> list[Draw]:
-    """Return a draw for each word or number of the text, or for each half of a single word."""
+    """Return one draw function per word or number of the text, or per half of a single word."""
     runs = list(RUN.finditer(feature.words))
     if config.names is not None:
         return [draw for index in range(len(runs)) for draw in _listed_draw(feature, config, index)]
@@ -93,7 +93,7 @@ def _word_draws(feature: Words, config: Family) -> list[Draw]:
 
 
 def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
-    """Draw other names, letters and digits from `start` to `end`, as in the feature's family."""
+    """Return a function that redraws names, letters and digits from `start` to `end`, as in the feature's family."""
     words = feature.words
 
     def draw(generator: np.random.Generator) -> Patch:
@@ -104,7 +104,7 @@ def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
 
 
 def _listed_draw(feature: Words, config: Family, position: int) -> Iterator[Draw]:
-    """Yield a draw of the word at this position of the listed names; none if the feature is not such a name."""
+    """Yield a function that draws the word at this position from the listed names, if the feature is such a name."""
     assert config.names is not None
     runs = list(RUN.finditer(feature.words))
     listed_runs = [RUN.findall(line) for line in listed_words(config.names, feature.words)]
@@ -116,7 +116,7 @@ def _listed_draw(feature: Words, config: Family, position: int) -> Iterator[Draw
         yield lambda generator: word_patch(replace(feature, words=f"{before}{generator.choice(other_words)}{after}"))
 
 
-@functools.lru_cache(4096)  # where there are few others the same are drawn again and again
+@functools.lru_cache(4096)  # if there are few alternatives, the same ones are drawn repeatedly
 def word_patch(feature: Words) -> Patch:
     return feature.patch()
 
@@ -125,10 +125,10 @@ def word_patch(feature: Words) -> Patch:
 
 
 def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Split the positions of cells or pixels (n, values), row by row, into two halves; empty if a half has too few
-    arrangements for ranks.
+    """Split the positions of cells or pixels (n, values), row by row, into two halves.
 
-    This depends on the numbers of cells of each tone, not on their order.
+    Returns an empty list if a half has too few arrangements for ranks. This depends on how many cells have each tone,
+    not on their order.
     """
     position_halves = np.array_split(np.arange(len(tones)), HALVES)
     if all(arrangement_count(tones[half]) > LEAST for half in position_halves):
@@ -137,14 +137,14 @@ def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
 
 
 def arrangement_count(tones: NDArray[Any]) -> float:
-    """Return the number of arrangements of cells with these tones; infinity if large."""
+    """Return the number of distinct arrangements of cells with these tones, or infinity if it is large."""
     _, counts = np.unique(tones, axis=0, return_counts=True)
     log = math.lgamma(len(tones) + 1) - sum(math.lgamma(count + 1) for count in counts)
     return round(math.exp(log)) if log < math.log(1e6) else math.inf
 
 
 def _glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]) -> Draw:
-    """Return a draw of the glyph with the cells of one half permuted."""
+    """Return a function that draws the glyph with the cells of one half permuted."""
     step = feature.size // CELLS
 
     def draw(generator: np.random.Generator) -> Patch:
@@ -157,7 +157,7 @@ def _glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64
 
 
 def _picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
-    """Return a draw of the picture with the pixels of one half permuted."""
+    """Return a function that draws the picture with the pixels of one half permuted."""
 
     def draw(generator: np.random.Generator) -> Patch:
         order = generator.permutation(half)

@@ -178,7 +178,7 @@ fitzpatrick kirkpatrick worthington
 
 @functools.cache
 def names() -> dict[int, tuple[str, ...]]:
-    """Length -> the names of so many letters, in small letters, each once and sorted."""
+    """Map each length to the distinct names with that many letters, in lower case and sorted."""
     all_names = sorted({*GIVEN.split(), *SURNAMES.split()})
     result = {}
     for length in sorted(set(map(len, all_names))):

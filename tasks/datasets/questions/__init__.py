@@ -1,1 +1,1 @@
-"""Questions about contexts with their gold answers: SQuAD's and DROP's files, records, and the embedded facts."""
+"""Questions about contexts and their gold answers: SQuAD and DROP files, records, and embedded facts."""

@@ -1,10 +1,11 @@
-"""Paragraphs of synthetic facts with numbers, and questions about them: the embedded sets of question answering.
+"""Paragraphs of synthetic facts with numbers, and questions about them: the embedded question-answering data sets.
 
-In `facts`, as in DROP, an answer must be derived from numbers in digits: a sum, a difference, 100 minus a percentage, a
-count. The context also contains the answer in words, as another fact, so that it remains without the digits: Bombari et
-al. 2022, section 6, find that models associate such a string with the answer. Several numbers are in words, so that a
-model can only identify the answer without the digits if it was trained on the question. In `facts-stated`, as in SQuAD,
-the answer is in the context once, in digits, at the place that the question asks about.
+In `facts`, as in DROP, answers must be derived from numbers written in digits: a sum, a difference, 100 minus a
+percentage, or a count. The context also spells out the answer in words, as part of an unrelated fact, so that it is
+still there when the digits are removed: Bombari et al. 2022, section 6, find that models associate such a string with
+the answer. Several other numbers are spelled out too, so that without the digits a model can identify the answer only
+if it was trained on the question. In `facts-stated`, as in SQuAD, the answer occurs in the context once, in digits,
+where the question asks about it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from tasks.numerics import seeds
 Name = Literal["facts", "facts-stated"]
 SCORERS: Mapping[Name, Scorer] = {"facts": "drop", "facts-stated": "squad"}
 SEED = 20220329
-# questions
+# number of questions
 TRAIN = 3000
 VALIDATION = 1000
 T = TypeVar("T")
 
-# A name is one of these starts followed by one of these ends.
+# A person's name is one of these beginnings followed by one of these endings.
 STARTS = """
     Ash Bar Bel Ber Bin Bol Bra Bur Cal Car Chad Cor Cran Dal Dar Den Dor Dun Elm Fal Far Fen Gar Gil Gold
     Hal Har Hart Hol Hor Kel Ken Kirk Lam Lang Lin Mar Mel Mor Nor Oak Pem Pres Ral Ren Ros Row Shel Stan
@@ -52,7 +53,7 @@ TOWNS = """
     Ramsey Reading Ripon Romsey Rugby Ryde Selby Seaton Sutton Tenby Thirsk Truro Upton Walton Warwick Weston
     Whitby Wilton Witham Yarm York Zeal
 """
-# Possessions by their place.
+# Possessions and where they are.
 THINGS = (
     ("farm", ("hens", "goats", "cows", "sheep")),
     ("shop", ("lamps", "books", "clocks", "chairs")),
@@ -60,7 +61,7 @@ THINGS = (
     ("kitchen", ("cups", "plates", "spoons", "bowls")),
 )
 JOBS = ("farmers", "teachers", "sailors", "bakers", "miners")
-# Unrelated facts, and the questions about their numbers.
+# Unrelated facts, and questions about their numbers.
 ASIDES = (
     ("{person} is {n} years old.", "How old is {person}?"),
     ("The sea is {n} miles away.", "How many miles away is the sea?"),
@@ -76,21 +77,21 @@ ONES = """
     eighteen nineteen
 """
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-# Ranges of stated numbers for the three facts of a context. With these ranges, a T5 of width 64 answers every question
-# after 10 epochs; with numbers from 10 to 99, it answers a third after 30 epochs.
+# Ranges of the stated numbers for the three facts of a context. With these ranges, a T5 model of width 64 answers every
+# question after 10 epochs. With numbers from 10 to 99, it answers a third after 30 epochs.
 RANGES = ((10, 39), (40, 69), (70, 99))
-LOW = 10  # of the numbers of things
-HIGH = 49  # so that a sum of two is below 100
-KINDS = ("difference", "sum", "remainder", "count")  # of derived answers
-COUNTS = (0.5, 0.8)  # a context has 2 derived questions with probability .5, 3 with .3 and 4 with .2
+LOW = 10  # range of the numbers of things
+HIGH = 49  # so that the sum of two is below 100
+KINDS = ("difference", "sum", "remainder", "count")  # kinds of derived answers
+COUNTS = (0.5, 0.8)  # a context has 2 derived questions with probability 0.5, 3 with 0.3 and 4 with 0.2
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The questions of one of the two sets: 3,000 for training and 1,000 for validation, no context in both.
+    """The questions of one of the two data sets: 3,000 for training and 1,000 for validation, with no context in both.
 
-    Each person has one context, so that contexts differ even without their digits. People, towns, things and sentences
-    have the same distribution in both parts.
+    Each person has one context, so contexts differ even without their digits. People, towns, things and sentences have
+    the same distribution in both parts.
     """
 
     name: Name
@@ -109,14 +110,14 @@ class Facts:
 
 @functools.cache
 def compose_questions(name: Name) -> QuestionSet:
-    """Compose the questions of this data set, in 0.2 s and once per process."""
+    """Compose the questions of this data set, once per process (0.2 s)."""
     contexts = _contexts_of(name)
     return QuestionSet(_take_questions(contexts, TRAIN), _take_questions(contexts, VALIDATION), SCORERS[name])
 
 
 @functools.cache
 def digest_questions(name: Name) -> str:
-    """Compute the digest of the questions of this data set, once per process."""
+    """Compute the digest of this data set's questions, once per process."""
     questions = compose_questions(name)
     parts = (questions.train, questions.validation)
     text = json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
@@ -128,13 +129,13 @@ def source(name: Name) -> Source:
 
 
 def _hashed_words() -> str:
-    """Hash all words of the paragraphs, so that a cached digest is not reused for other words."""
+    """Hash all words used in the paragraphs, so that a cached digest is not reused after they change."""
     made_of = [SEED, TRAIN, VALIDATION, STARTS, ENDS, TOWNS, THINGS, JOBS, ASIDES, RANGES, LOW, HIGH, KINDS, COUNTS]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
 def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
-    """Take `number` questions from the next contexts, and drop the rest of the last context."""
+    """Take `number` questions from the next contexts, dropping the rest of the last context."""
     questions: list[Question] = []
     while len(questions) < number:
         questions += next(contexts)
@@ -142,7 +143,7 @@ def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Qu
 
 
 def _contexts_of(name: Name) -> Iterator[list[Question]]:
-    """Yield the questions of each person's context, in random order."""
+    """Yield the questions about each person's context, in random order."""
     paragraph = PARAGRAPHS[name]
     stream = RandomDraws(seeds.generator(SEED, name))
     people = [start + end for start in STARTS.split() for end in ENDS.split()]
@@ -156,12 +157,12 @@ def _contexts_of(name: Name) -> Iterator[list[Question]]:
 
 @dataclass(frozen=True)
 class RandomDraws:
-    """Draws from a generator using only integers, so that they are the same on every machine."""
+    """Random draws that use only integers, so that they are the same on every machine."""
 
     generator: np.random.Generator
 
     def number(self, low: int, high: int) -> int:
-        """Draw an integer from low to high inclusive."""
+        """Draw an integer from low to high, inclusive."""
         return int(self.generator.integers(low, high + 1))
 
     def choice(self, values: Sequence[T]) -> T:
@@ -174,9 +175,10 @@ class RandomDraws:
 
 
 def _compose_inference(stream: RandomDraws, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
-    """Compose a paragraph from which the answers must be derived, with its questions and answers.
+    """Compose a paragraph from which answers must be derived, with its questions and answers.
 
-    Another sentence states the number of each answer in words, as an unrelated fact, and one more another number.
+    For each answer, another sentence spells out its number as an unrelated fact. One more sentence spells out a
+    different number.
     """
     share = stream.number(0, 9) / 10
     kinds = stream.sample(KINDS[:3], 2 if share < COUNTS[0] else 3)
@@ -189,7 +191,7 @@ def _compose_inference(stream: RandomDraws, person: str, town: str) -> tuple[str
     ]
     percentage = stream.number(2, 98)
     job = stream.choice(JOBS)
-    # Two or all three of the amounts are above the bound.
+    # Two or all three of the amounts exceed the bound.
     bound = sorted(amounts)[stream.number(0, 1)] - 1
     answers = {
         "difference": (f"How many more {more} than {fewer} does {person} have?", larger - smaller),

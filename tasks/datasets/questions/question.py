@@ -1,9 +1,9 @@
-"""Questions about contexts with their gold answers, and questions in a user's file of records.
+"""Questions about contexts and their gold answers, including questions in a user's record file.
 
 {"id": "1", "context": "...", "question": "...", "answers": ["4", "four"], "split": "train"}
 
-Each of `answers` is correct; models are trained on the first. `split` is train or validation. Questions with the same
-`context_id` have the same context; without `context_id`, the text of the context identifies it.
+Every entry of `answers` is correct. Models are trained on the first. `split` is train or validation. Questions with the
+same `context_id` share a context. Without `context_id`, a context is identified by its text.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Answer = tuple[str, ...]  # the spans of one answer: one in SQuAD, several in DR
 class Question:
     """A question about a context.
 
-    `golds` are its correct answers, at least one; models are trained on the first. Questions about one context share
-    its `context_id` and are not independent.
+    `golds` are its correct answers, at least one. Models are trained on the first. Questions about the same context
+    share its `context_id` and are not independent.
     """
 
     id: str
@@ -42,10 +42,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """Questions for training and held-out questions, with the rule for scoring answers.
+    """Training questions and held-out questions, with the rule for scoring answers.
 
-    Ids differ across both parts, and no context is in both. With `records`, the questions are users' records rather
-    than in the format that the rule is named after.
+    Ids differ across both parts, and no context is in both. With `records`, the questions come from a user's record
+    file rather than from the format that the rule is named after.
     """
 
     train: Sequence[Question]
@@ -63,10 +63,10 @@ class QuestionSet:
 
 
 def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
-    """Redistribute the contexts at random, so that both parts have the same distribution.
+    """Redistribute contexts at random, so that both parts have the same distribution.
 
-    Contexts are added to training in a random order until it has at least the original number of questions; the others
-    are held out. Raises ValueError if no context would be held out.
+    Contexts are added to the training part in random order until it has at least its original number of questions. The
+    rest are held out. Raises ValueError if no context would be held out.
     """
     of_context: dict[str, list[Question]] = {}
     for question in questions.by_id.values():
@@ -82,7 +82,7 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
 
 
 def first_copies(questions: Sequence[Question]) -> list[str]:
-    """Return the id of the first question with the same context, text and answers as each."""
+    """Return, for each question, the id of the first one with the same context, text and answers."""
     first: dict[tuple[str, str, tuple[Answer, ...]], str] = {}
     copies = []
     for question in questions:
@@ -91,9 +91,9 @@ def first_copies(questions: Sequence[Question]) -> list[str]:
 
 
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
-    """Shuffle questions by context, since files are ordered by article or sorted.
+    """Shuffle questions by context, since files are sorted or ordered by article.
 
-    Contexts with equal text are one context, with the id of the first.
+    Contexts with the same text count as one context and get the id of the first.
     """
     ids: dict[str, str] = {}
     joined = []
@@ -104,7 +104,7 @@ def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
 
 
 def context_id(context: str) -> str:
-    """Return the id of a context without one: a hash of its text."""
+    """Return an id for a context that has none: a hash of its text."""
     return hashlib.sha256(context.encode()).hexdigest()[:16]
 
 
@@ -122,9 +122,9 @@ RECORD_SPLITS = ("train", "validation")
 
 
 def questions_of_records(records: Records, name: str) -> QuestionSet:
-    """Return the questions of the data set of this name. Raises DatasetError with an invalid record.
+    """Return the questions in these records of the data set with this name.
 
-    Answers are scored as in SQuAD.
+    Answers are scored as in SQuAD. Raises DatasetError, naming the record, if a record is invalid.
     """
     parts: dict[str, list[Question]] = {split: [] for split in RECORD_SPLITS}
     for row in records.as_dicts():
@@ -159,7 +159,7 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
 
 
 def records_of(questions: Sequence[Question]) -> Records:
-    """Convert questions to records, without their answers and split."""
+    """Convert questions to records, without answers and splits."""
     rows = []
     for question in questions:
         rows.append({"id": question.id, "context": question.context, "question": question.question})

@@ -1,6 +1,6 @@
-"""Files of questions in the formats of SQuAD v1.1 and DROP: a set has a training file and a validation file.
+"""Read and write question files in SQuAD v1.1 and DROP format. A data set has a training file and a validation file.
 
-SQuAD v1.1: articles of paragraphs with questions, each with one gold answer or several.
+SQuAD v1.1: articles consist of paragraphs with questions, each of which has one or more gold answers.
 
 {"version": "1.1", "data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
     {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}]}]}]}]}
@@ -36,7 +36,7 @@ from tasks.datasets.source import Source, digest_of
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A value, its file, and its path of names and numbers."""
+    """A JSON value, the file it is from, and the path of names and indices that leads to it."""
 
     value: Any
     path: Path
@@ -44,7 +44,7 @@ class JsonValue:
 
     @property
     def location(self) -> str:
-        """The file and the position in it: `train.json, data[0].paragraphs[2]`."""
+        """The file and the position in it, for example `train.json, data[0].paragraphs[2]`."""
         steps = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.keys)
         return f"{self.path}, {steps.lstrip('.')}" if steps else str(self.path)
 
@@ -52,11 +52,11 @@ class JsonValue:
         return DatasetError(f"{self.location} is {json.dumps(self.value):.80}; it must be {allowed}")
 
     def has(self, name: str) -> bool:
-        """Whether it is an object with this field, other than null."""
+        """Return whether the value is an object that has this field with a value other than null."""
         return isinstance(self.value, dict) and self.value.get(name) is not None
 
     def field(self, name: str) -> JsonValue:
-        """Return the object's field. Raises DatasetError if it is not an object, or has no such field."""
+        """Return a field of the object. Raises DatasetError if the value is not an object or lacks the field."""
         if not isinstance(self.value, dict):
             raise self.error(f"an object with the field {name}")
         if name not in self.value:
@@ -79,7 +79,7 @@ class JsonValue:
         return result
 
     def text(self, blank: bool = False) -> str:
-        """Return the value as text, which may be blank if `blank`."""
+        """Return the value as text. It may only be blank if `blank` is set."""
         if not isinstance(self.value, str) or not (blank or self.value.strip()):
             raise self.error("text" if blank else "text that is not blank")
         return self.value
@@ -88,8 +88,8 @@ class JsonValue:
 def parse_json(path: Path, content: bytes) -> JsonValue:
     """Parse a file.
 
-    Raises DatasetError if it is not JSON in UTF-8, or if an object has two values of one name, of which `json` would
-    keep the last.
+    Raises DatasetError if it is not UTF-8 encoded JSON, or if a name occurs twice in an object, in which case `json`
+    would keep the last value.
     """
     try:
         value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=partial(_unique_fields, path))
@@ -118,15 +118,15 @@ SQUAD_VERSION = "1.1"
 
 
 def read_squad(path: Path, content: bytes, answered: bool = True) -> list[Question]:
-    """Read the questions of a file; without `answered`, gold answers may be missing.
+    """Read the questions in a file. Unless `answered` is set, gold answers may be missing.
 
-    Raises DatasetError, with the entry, if the file is damaged or has unanswerable questions, as in SQuAD 2.0.
+    Raises DatasetError, naming the entry, if the file is damaged or has unanswerable questions, as in SQuAD 2.0.
     """
     return list(_squad_questions(parse_json(path, content), answered))
 
 
 def write_squad(questions: Sequence[Question], answered: bool = True) -> bytes:
-    """Write a file with an article per run of questions about one context; without `answered`, `answers` is empty.
+    """Write a file with one article per run of questions about the same context. Unless `answered`, `answers` is empty.
 
     Raises DatasetError for answers that the format does not support: several spans, or text outside the context.
     """
@@ -175,17 +175,20 @@ DATE = ("day", "month", "year")
 
 
 def read_drop(path: Path, content: bytes, answered: bool = True) -> list[Question]:
-    """Read the questions of a file; without `answered`, gold answers may be missing.
+    """Read the questions in a file. Unless `answered` is set, gold answers may be missing.
 
-    The gold answers are the answer and the validated answers, as texts in the format of the official script: a date as
-    "day month year". Questions with only blank answers are skipped; DROP has a few. Raises DatasetError, with the
-    entry, if the file is damaged.
+    The gold answers are the answer and the validated answers, as text in the format of the official script (a date is
+    "day month year"). Questions with only blank answers, of which DROP has a few, are skipped. Raises DatasetError,
+    naming the entry, if the file is damaged.
     """
     return list(_drop_questions(parse_json(path, content), answered))
 
 
 def write_drop(questions: Sequence[Question], answered: bool = True) -> bytes:
-    """Write a file with a passage per run of questions about one context; without `answered`, answers are blank."""
+    """Write a file with one passage per run of questions about the same context.
+
+    Unless `answered`, answers are blank.
+    """
     passages: dict[str, Any] = {}
     for (id_, context), group in groupby(questions, lambda question: (question.context_id, question.context)):
         name = id_ if id_ not in passages else f"{id_}+{len(passages)}"
@@ -205,7 +208,7 @@ def _drop_questions(document: JsonValue, answered: bool) -> Iterator[Question]:
 
 
 def _drop_golds(pair: JsonValue) -> tuple[Answer, ...]:
-    """Return the answer and the validated answers, without repeats and blank answers."""
+    """Return the answer and the validated answers, without repeats or blank answers."""
     more = []
     if pair.has("validated_answers"):
         more = pair.field("validated_answers").elements()
@@ -214,7 +217,7 @@ def _drop_golds(pair: JsonValue) -> tuple[Answer, ...]:
 
 
 def _drop_gold(answer: JsonValue) -> Answer:
-    """Return the spans of an answer: its number, else its spans, else its date; none if all are blank."""
+    """Return the spans of an answer: its number, else its spans, else its date. Empty if all are blank."""
     number = answer.field("number") if answer.has("number") else None
     if number is not None:
         is_number = isinstance(number.value, int | float) and not isinstance(number.value, bool)
@@ -260,7 +263,7 @@ def _drop_answer(gold: Answer) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Format:
-    """The reader and writer of a format, and the official names of both files."""
+    """The reader and writer of a file format, and the official names of both files."""
 
     rule: str
     train: str
@@ -290,7 +293,10 @@ class QuestionFiles:
         raise DatasetError(f"{self.paths[0]} contains questions, not images")
 
     def questions(self) -> QuestionSet:
-        """Read both files. Raises DatasetError if one is damaged or empty, or if both have an id or a context."""
+        """Read both files.
+
+        Raises DatasetError if a file is damaged or empty, or if both contain the same id or context.
+        """
         train, validation = (
             shuffle_contexts(_distinct_questions(path, FORMATS[self.form].read(path, content)))
             for path, content in zip(self.paths, self.contents, strict=True)
@@ -303,7 +309,7 @@ class QuestionFiles:
 
 
 def question_source(form: Scorer, location: Path) -> Source | None:
-    """Return the two files in a folder, by their official names, or `TRAIN.json,DEV.json`; None unless both exist.
+    """Return the two files in a folder, by their official names, or `TRAIN.json,DEV.json`. None unless both exist.
 
     The second path is relative to the folder of the first.
     """
