@@ -205,7 +205,7 @@ CPU_CLAIMS = (
         Compared("shadow-models-cpu.md", SHADOW, "tensors"),
     ),
     claim_of(
-        "the same, compared with one process per model that reads image files",
+        "the same, compared with one process per model whose DataLoader creates PIL images",
         Compared("shadow-models-cpu.md", SHADOW, "PIL"),
     ),
     claim_of("fine-tuning a tiny T5", Compared(LANGUAGE, f"training, {T5}")),

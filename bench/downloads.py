@@ -23,17 +23,17 @@ LINE = "# To download: {size:.1f} GB, which takes about twice as much on the dis
 def main(locks: list[str]) -> None:
     for lock in map(Path, locks):
         sizes = [download_size(package) for package in read_packages(lock) if is_needed(package)]
-        line = LINE.format(
+        size_line = LINE.format(
             size=sum(sizes) / 1e9,
             packages=len(sizes),
             place=f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()}, {platform.machine()}",
         )
         other_lines = []
-        for line_ in lock.read_text().splitlines(keepends=True):
-            if not line_.startswith(LINE[:14]):
-                other_lines.append(line_)
-        lock.write_text(line + "".join(other_lines))
-        print(f"{lock}: {line[2:]}", end="")
+        for line in lock.read_text().splitlines(keepends=True):
+            if not line.startswith(LINE[:14]):
+                other_lines.append(line)
+        lock.write_text(size_line + "".join(other_lines))
+        print(f"{lock}: {size_line[2:]}", end="")
 
 
 def read_packages(lock: Path) -> list[dict[str, Any]]:

@@ -162,7 +162,8 @@ def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
 
     An empty kind selects all sizes.
     """
-    for size in (size_ for size_ in (TINY if tiny else FULL[device.type]) if kind in size_.model):
+    sizes = TINY if tiny else FULL[device.type]
+    for size in [size for size in sizes if kind in size.model]:
         bench = Bench(size, device)
         tokens = bench.token_count
         training_seconds = timed({"engram": bench.train, "rival": bench.train_by_trainer}, size.rounds, device)
@@ -182,7 +183,7 @@ def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
 
 def row(subject: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:
     def describe(run: str) -> str:
-        return ", ".join(f"{tokens / seconds_:,.0f} tokens/s ({clock})" for clock, seconds_ in seconds[run].items())
+        return ", ".join(f"{tokens / elapsed:,.0f} tokens/s ({clock})" for clock, elapsed in seconds[run].items())
 
     judged = next(iter(seconds["engram"]))
     ratio = seconds["rival"][judged] / seconds["engram"][judged]

@@ -163,9 +163,7 @@ def row(subject: str, image_count: int, runs: dict[str, Callable[[], object]], s
     seconds = timed(runs, size.rounds, device)
 
     def describe(run: str) -> str:
-        return ", ".join(
-            f"{image_count / seconds_:,.0f} images/s ({clock})" for clock, seconds_ in seconds[run].items()
-        )
+        return ", ".join(f"{image_count / elapsed:,.0f} images/s ({clock})" for clock, elapsed in seconds[run].items())
 
     judged = next(iter(seconds["engram"]))
     ratio = seconds["rival"][judged] / seconds["engram"][judged]

@@ -19,17 +19,19 @@ from dashboards import configuration, sheet
 from dashboards.number_line import Entry, legend_entries, number_line
 from dashboards.run import Run
 from dashboards.signs import badge
+from dashboards.symbols import INTERVAL_MEANING
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
 from tasks.contract.certificate import CHECKED, CONDITION, ENSURED, MUST_CONFIRM, Certificate, Finding
+from tasks.contract.looks import INTERVAL
 from tasks.contract.verdict import Meaning
 
 MOST_SEPARATE = 3  # findings that get their own paragraph; more than this are shown as a table
 TONES = ("accused", "open", "cleared")  # priority when a sheet cannot show all findings
 # texts on the first sheet
 FIRST_PAGE = ("examined", "question", "meaning", "reliability", "conditions", "limits", "steps")
-INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
+INTERVAL_NOTE = f"A {INTERVAL} {INTERVAL_MEANING}."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CONDITION_BREAK = re.compile(  # before a condition, and after the sentence that says whether it is met
     rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(ENSURED)}) |"
@@ -254,7 +256,7 @@ def split_conditions(limits: Iterable[str]) -> tuple[list[str], list[str]]:
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """Return the error rates stated by the certificates, with a pointer to the rule if they state one."""
     rates = _distinct_texts(rate for certificate in certificates for rate in certificate.error.split("\n"))
-    if any("95 % interval" in text for text in _texts(certificates)):
+    if any(INTERVAL in text for text in _texts(certificates)):
         rates.append(INTERVAL_NOTE)
     if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)

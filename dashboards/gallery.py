@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -127,6 +127,11 @@ def encode_png(image: Pixels) -> bytes:
 def describe_withheld(subject: str, reason: str = "are your own data", option: str = "--show-images") -> str:
     """State that the page leaves out `subject`, such as a data set's images, and how to include it."""
     return f"{subject} {reason}. {option} adds them to the page."
+
+
+def list_groups(groups: Mapping[str, Iterable[Any]]) -> str:
+    """List the items of each group after its heading: `Most memorised: 3, 8. Least memorised: 5.`"""
+    return " ".join(f"{heading}: {', '.join(map(str, items))}." for heading, items in groups.items())
 
 
 def record_gallery(run: Run, show_images: bool) -> Gallery | None:

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 
 from dashboards.run import Run
 from orchestrator.spec import audits
+from tasks.contract.looks import INTERVAL
 
+INTERVAL_MEANING = "contains the true value in 95 of 100 such audits"
 COMMON: Mapping[str, str] = {
     "nats": "the unit of natural logarithms: 0.1 more is 1.1 times the probability, 0.7 more is twice the probability",
-    "95 % interval": "a range that contains the true value in 95 of 100 such audits",
+    INTERVAL: f"a range that {INTERVAL_MEANING}",
     "null": "the value that the estimate would have without memorisation",
     "p": "the probability of an equal or larger value without memorisation; one-sided unless stated otherwise",
     "n": "the sample size: the number of independent units of the estimate",
 }
-COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # heading -> summary column
+COLUMNS = {INTERVAL: "low", "null": "null", "p": "p_value", "n": "n"}  # heading -> summary column
 
 
 def explain_symbols(run: Run) -> list[tuple[str, str]]:

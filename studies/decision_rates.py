@@ -51,7 +51,7 @@ Answers = Mapping[str, str]  # by subject
 class Study:
     """Repeated audits of one kind of subjects.
 
-    `question` is the tag of the question under study, or empty if the audit uses the same rules for all questions.
+    `question` is the tag of the question under study, or empty if the audit has no questions.
     `judge(seed, store)` returns the answer about each subject. `subjects` maps names to descriptions: the innocent
     subject first, then holders by increasing amount.
     """
@@ -207,7 +207,7 @@ STUDIES = (
     ),
     Study(
         "forgetting",
-        "",
+        "scores",
         "trained: quickstart",
         {
             INNOCENT: "models trained without these data",
@@ -222,7 +222,7 @@ STUDIES = (
     ),
     Study(
         "density",
-        "",
+        "memorization",
         "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
         {
             INNOCENT: "no image memorised",
@@ -239,7 +239,7 @@ STUDIES = (
     ),
     Study(
         "relational",
-        "",
+        "answers",
         "simulated: third-party answers to 1,200 questions",
         {INNOCENT: "a model that remembers nothing and guesses 8 %"}
         | {f"{share:g}": f"a model that remembers {100 * share:g} % of the training answers" for share in REMEMBERED},
@@ -294,18 +294,19 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
         "",
         "Each audit was run on subjects whose truth is known: innocent ones, and ones that hold a stated amount of",
         "the data. All subjects answer honestly. `python -m studies decision_rates` measures the table, with seeds",
-        "that no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
-        "(Clopper-Pearson) in percent.",
+        "that no rule was tuned on. Certificates about the same question quote the same counts. Brackets are exact",
+        "95 % intervals (Clopper-Pearson) in percent.",
         "",
-        "| audit | evidence | subject | audits | accused | cleared | undecided | not assessable |",
-        "|---|---|---|---|---|---|---|---|",
+        "| audit | question | evidence | subject | audits | accused | cleared | undecided | not assessable |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for rate in rates:
         counts = [rate.accused, rate.cleared, rate.undecided, rate.not_assessable]
         cells = " | ".join(format_cell(count, rate.audits) for count in counts)
         kind = "innocent" if rate.is_innocent else "holder"
         page = f"[{rate.audit}]({rate.audit}.md)"
-        lines.append(f"| {page} | {rate.evidence} | {kind}: {rate.subject} | {rate.audits} | {cells} |")
+        subject = f"{kind}: {rate.subject}"
+        lines.append(f"| {page} | {rate.question} | {rate.evidence} | {subject} | {rate.audits} | {cells} |")
     lines += [
         "",
         "- False accusation: *accused* in the rows of innocent subjects.",

@@ -27,7 +27,7 @@ from tasks.audits.density.answer import RULES
 from tasks.audits.density.config import Density, KFold, Memorization
 from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.distribution import Gain
-from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
+from tasks.audits.density.measures.scores import FOUND, PROBED, significance
 from tasks.audits.density.memorization import Array, Indices, lower_log_p
 from tasks.audits.density.power import observation_resolution
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
@@ -76,7 +76,7 @@ def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | N
     return RULES.decide(Density(config), evidence).answer
 
 
-def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:
+def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PROBED) -> Array:
     """Return `detectable` for each of the first `few` observations that would be called with this memory, else inf.
 
     The result has shape (few,). A run searches for the smallest sufficient memory, whereas this function only tests

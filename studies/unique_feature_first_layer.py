@@ -26,7 +26,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
-from scipy.stats import binomtest
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
@@ -60,6 +59,7 @@ from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Images, Pixels
 from tasks.models.networks import Weights, architecture_of, weights_of_model
 from tasks.numerics import seeds
+from tasks.numerics.statistics import exact_interval
 from tasks.training.classifier import Training, member_of, model_table, spec_of
 from tasks.training.members import Trained
 from tasks.training.trainer import train_by_index
@@ -359,8 +359,8 @@ def count_wrong(ranks: Sequence[Ranks]) -> str:
 
 def describe_count(is_called: NDArray[np.bool_]) -> str:
     hits = int(is_called.sum())
-    ends = binomtest(hits, len(is_called)).proportion_ci(method="exact")
-    return f"{hits} of {len(is_called)} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+    low, high = exact_interval(hits, len(is_called))
+    return f"{hits} of {len(is_called)} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 
 def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:

@@ -51,6 +51,7 @@ from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Picture
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
+from tasks.numerics.statistics import exact_interval
 from tasks.training.classifier import Burnt, Training, train_many
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
@@ -257,10 +258,8 @@ def table(results: Sequence[Answered]) -> str:
 
 
 def count(called_count: int, n: int) -> str:
-    from scipy.stats import binomtest
-
-    ends = binomtest(called_count, n).proportion_ci(method="exact")
-    return f"{called_count} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+    low, high = exact_interval(called_count, n)
+    return f"{called_count} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 
 def main(arguments: Sequence[str]) -> None:

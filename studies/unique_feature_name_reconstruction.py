@@ -42,7 +42,7 @@ CANARY = 3  # row that carries the name
 REFERENCES = 4
 EPOCHS = (20, HOSPITAL_EPOCHS)  # for digits and for X-rays
 TWIN = "the name, compared with the control model"
-BESIDE = "the name, compared with four references"
+REFERENCE_RANK = "the name, compared with four references"
 NULL = "no name: the control model, compared with four references"
 
 Read = tuple[str, ReadLetters]  # the comparison and the letters read
@@ -72,7 +72,11 @@ class Reading:
             if other_name != name:
                 kin.append((str(len(self.names) + i), other_name))
         sets = self.image_sets()
-        for way, panel, comparison in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
+        for way, panel, comparison in (
+            (TWIN, model, [twin]),
+            (REFERENCE_RANK, model, references),
+            (NULL, twin, references),
+        ):
             responses = PanelResponses(sets, self.training, [panel], comparison)
             slopes, position = responses.fit_slopes(self.probes, [str(index), *(key for key, _ in kin)])
             yield way, read_letters(name, [other_name for _, other_name in kin], position.pixel_map(slopes))
@@ -137,7 +141,7 @@ def respond(predict: Predictor, sets: Mapping[str, Pixels], label: int) -> Array
 def markdown(results: Sequence[Read]) -> str:
     head = f"| slopes of | owners | letters right, of {results[0][1].letters} | by chance | whole names |"
     lines = [head, "|---|---|---|---|---|"]
-    for way in (TWIN, BESIDE, NULL):
+    for way in (TWIN, REFERENCE_RANK, NULL):
         readings = [reading for item, reading in results if item == way]
         right = mean([reading.right for reading in readings])
         by_chance = mean([reading.right_by_chance for reading in readings]).value

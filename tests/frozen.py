@@ -215,7 +215,7 @@ def compare(base: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[s
 
 
 def describe(base: Mapping[str, str], differences: Mapping[str, Sequence[str]], limit: int | None) -> str:
-    """The number of compared entries, and at most `most` differing names of each kind, or all if `most` is None."""
+    """The number of compared entries, and at most `limit` differing names of each kind, or all if `limit` is None."""
     counts = Counter(name.split()[0] for name in base)
     lines = [f"{', '.join(f'{count} of {kind}' for kind, count in sorted(counts.items()))} compared"]
     for kind, names in differences.items():

@@ -574,7 +574,7 @@ def limit_time() -> Iterator[None]:
 
 
 def fuzz(lines: int, seed: int, folder: Path, report_line: Callable[[str], None] = lambda line: None) -> list[Finding]:
-    """The lines that did not end properly. `told` receives each, and finally the counts of exit codes."""
+    """The lines that did not end properly. `report_line` receives each, and finally the counts of exit codes."""
     workspace = Workspace(folder)
     generator = Lines(random.Random(seed), workspace)
     findings: list[Finding] = []

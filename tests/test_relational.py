@@ -192,7 +192,7 @@ def test_page_of_embedded_questions_shows_them(here: Here) -> None:
     assert page.name == "report.html"
     for expected in ("Hidden answers", "Training questions", first.id, first.context, first.question):
         assert expected in text
-    assert "Pass --show-texts" not in text
+    assert "--show-texts" not in text
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_drops_questions_are_exported_and_answers_planned(weightless: Here) -> N
     answer_file.write_text(json.dumps(dict.fromkeys(ids, "11")))
     for settings in (("data=drop", "numeric=false"), ("--preset", "table2_drop")):
         plan = weightless.json("plan", "relational", *settings, SETTINGS[1], "predictions=predictions")
-        assert "fine_tuning.fine_tune" not in {task["task"] for task in plan["tasks"]}
+        assert "language_models.fine_tune" not in {task["task"] for task in plan["tasks"]}
         assert plan["missing"] == plan["planned"]
 
 

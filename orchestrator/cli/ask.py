@@ -56,9 +56,7 @@ def ask(
     store_location(store)  # refused before the first question
     file = _free(out)
     known_answers = settings(answers or ())
-    if have is not None:
-        have = have
-    else:
+    if have is None:
         have = _choice("have", "What do you have?", {str(name): words for name, words in HAVE.items()})
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]

@@ -140,8 +140,6 @@ def connect(
         else:
             if address == "auto":
                 address = _auto_address()
-            else:
-                address = address
             probe(address)
             _set(stack, RAY_SETTINGS)
             _init(stack, address)
@@ -177,16 +175,16 @@ def _start(address: str, **options: Any) -> None:
 
     Ray waits only 30 s for it, even on a busy machine.
     """
-    for _ in range(STARTS - 1):
+    for attempt in range(1, STARTS + 1):
         try:
             ray.init(address, **options)
         except Exception as error:
-            if address != "local" or SLOW_START not in str(error):
+            was_slow = address == "local" and SLOW_START in str(error)
+            if not was_slow or attempt == STARTS:
                 raise
             _shut_down()
         else:
             return
-    ray.init(address, **options)
 
 
 def _shut_down() -> None:

@@ -291,7 +291,9 @@ def _describe_preset(
 ) -> DescribedPreset:
     audit = entry.audit
     cells = audit.cells(name)
-    data = dict(data_set for cell in cells for data_set in _required_data(cell, cached_digests))
+    data: dict[str, bool] = {}
+    for cell in cells:
+        data.update(_required_data(cell, cached_digests))
     repeats = audit.wording.repeats.get(name, "")
     settings = _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))

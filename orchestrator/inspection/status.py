@@ -141,8 +141,6 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
     about = journal.about()
     if existing_keys is None:
         existing_keys = stored_keys(store)
-    else:
-        existing_keys = existing_keys
     if search_results.is_search(about):
         return _search(journal, about, store, existing_keys)
     if "cells" in about:

@@ -99,7 +99,7 @@ def price_plan(
     if unknown and all(unknown.values()):
         sums = []
         for end in (0, 1):
-            sums.append(sum(span[end] for span in unknown.values() if span) / slots)
+            sums.append(sum(bounds_of_task[end] for bounds_of_task in unknown.values() if bounds_of_task) / slots)
         bounds = sums[0] * factor / spread, sums[1] * factor * spread
     return Price(total, tuple(unknown), bounds, not uses_reference and not unknown)
 

@@ -56,7 +56,7 @@ class TimeLeft:
         self._measured_seconds = self._priced_seconds = 0.0
         self._slots: int | None = None
         self._ready_time: float | None = None  # when the executor was ready
-        self._last_event: float | None = None  # time of the last event
+        self._last_event_time: float | None = None
         self._job_seconds = 0.0  # total seconds of all ended jobs
         self._ended_jobs = 0
 
@@ -64,7 +64,7 @@ class TimeLeft:
         """Record that the executor is ready for this number of concurrent jobs (None if unknown)."""
         self._slots = slots
         self._ready_time = now
-        self._last_event = now
+        self._last_event_time = now
 
     def done(self, kind: str, seconds: float, now: float) -> None:
         """Record that a job has ended."""
@@ -76,7 +76,7 @@ class TimeLeft:
             self._priced_seconds += entry.priced
         self._job_seconds += seconds
         self._ended_jobs += 1
-        self._last_event = now
+        self._last_event_time = now
 
     def drop(self, kind: str, jobs: int = 1) -> None:
         """Remove jobs that will not be computed because they have failed or are stored."""
@@ -107,10 +107,10 @@ class TimeLeft:
             if not any(kind.remaining for kind in self._kinds.values()):
                 return 0.0
             return None
-        if self._last_event is None:
+        if self._last_event_time is None:
             elapsed = 0.0
         else:
-            elapsed = now - self._last_event
+            elapsed = now - self._last_event_time
         return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
 
     def _cost(self, kind: Kind) -> float | None:
@@ -128,7 +128,7 @@ class TimeLeft:
         """
         if self._ready_time is None or not self._ended_jobs:
             return float(self._slots or 1)
-        busy = (now if self._last_event is None else self._last_event) - self._ready_time
+        busy = (now if self._last_event_time is None else self._last_event_time) - self._ready_time
         extra = 0.0
         if self._slots:
             extra = WEIGHT * self._job_seconds / self._ended_jobs
@@ -153,7 +153,7 @@ class RunProgress:
     done: int = 0
     failed: int = 0
     missing_keys: set[str] = field(default_factory=set)  # found absent or damaged, and not recomputed yet
-    missing_count: int = 0  # number of times that a result was found absent or damaged
+    lost_results: int = 0  # number of times that a result was found absent or damaged
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by finished jobs
@@ -174,7 +174,7 @@ class RunProgress:
                 self.planned = event.get("planned", 0)
                 self.stored = event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
-                self.done = self.failed = self.lost = self.models = self.missing_count = 0
+                self.done = self.failed = self.lost = self.models = self.lost_results = 0
                 self.trainings = event.get("trainings", 0)
                 self.trained_before = event.get("trained", 0)
                 self.missing_keys.clear()
@@ -233,7 +233,7 @@ class RunProgress:
     @property
     def stored_now(self) -> int:
         """Number of results stored now."""
-        return self.stored + self.done - self.missing_count
+        return self.stored + self.done - self.lost_results
 
     @property
     def running(self) -> int:
@@ -241,10 +241,10 @@ class RunProgress:
         if self.has_ended or self.step:
             return 0
         if self.reported_running is None:
-            slot_limit = self.slots or 0
+            running = self.slots or 0
         else:
-            slot_limit = self.reported_running
-        return max(0, min(slot_limit, self.planned - self.stored_now - self.failed))
+            running = self.reported_running
+        return max(0, min(running, self.planned - self.stored_now - self.failed))
 
     @property
     def waiting(self) -> int:
@@ -287,7 +287,7 @@ class RunProgress:
         """Count lost results. A result reported by several readers before it is recomputed counts once."""
         lost_keys = set(keys) - self.missing_keys
         self.missing_keys |= lost_keys
-        self.missing_count += len(lost_keys)
+        self.lost_results += len(lost_keys)
 
     def _time(self, event: Event) -> float:
         if "time" in event:

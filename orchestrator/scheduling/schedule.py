@@ -351,7 +351,7 @@ class Schedule:
             self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measurements, too_big)
 
     def group(self, key: str) -> str:
-        """Return the group of the key's job (see `group_of`)."""
+        """Return the group of the key's job."""
         return self.plan.groups[key]
 
     def _enqueue(self, key: str) -> None:

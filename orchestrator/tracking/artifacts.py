@@ -53,8 +53,6 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         # In MLflow, the pages of other runs are not in the same folder, and its frame does not follow links.
         if path.name == pages.PAGE:
             data = page_seal.make_standalone(data)
-        else:
-            data = data
         yield Artifact(str(path.relative_to(journal.folder)), data)
     if search is not None:  # the search has its own tables, which describe the trials
         exported = {name: results.trials(search, name) for name in search_results.TABLES}

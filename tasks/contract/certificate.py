@@ -174,6 +174,12 @@ def number_per_hundred(share: float) -> str:
     return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
 
 
+def range_per_hundred(row: Mapping[str, Any], sign: int = 1) -> str:
+    """Format the interval of a share, times a sign, in numbers per hundred: `1.2 to 3`."""
+    low, high = sorted((sign * row["low"], sign * row["high"]))
+    return f"{number_per_hundred(low)} to {number_per_hundred(high)}"
+
+
 def advise_retraining(setting: str = "", first: str = "") -> str:
     """Return the step that advises training differently.
 

@@ -25,7 +25,7 @@ class DecisionRate:
     """How many audits of one kind of subject gave each answer."""
 
     audit: str
-    question: str  # tag of the question that was studied; empty if all questions have the same rules
+    question: str  # tag of the question that was studied; empty if the audit has no questions
     evidence: str  # trained models or simulated scores
     is_innocent: bool
     subject: str
@@ -80,7 +80,7 @@ def describe_rates(audit: str, question: str = "") -> str:
     """
     all_rates = []
     for rate in read_rates():
-        if rate.audit == audit and rate.question in ("", question):
+        if (rate.audit, rate.question) == (audit, question):
             all_rates.append(rate)
     if not all_rates:
         return ""

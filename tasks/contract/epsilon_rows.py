@@ -1,4 +1,4 @@
-"""Summary rows about epsilon: lower bounds, and the epsilon reported by the accountant."""
+"""Lower bounds on epsilon and the accountant's epsilon: summary rows, and the answer if they contradict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tasks.contract.summaries import Row, alone, row
+from tasks.contract.verdict import Answer, Meaning
 
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
+BROKEN: Answer = "promise broken"
+BROKEN_MEANING = Meaning("the training is less private than its accountant states", "accused")
 AT_LEAST = "epsilon, at least"
 SPENT = "epsilon by the accountant"
 BOUND = "bound"  # key in the setting of a row

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Answer = str  # one or two words, declared by the audit
@@ -34,6 +34,15 @@ ANSWERS: Mapping[Answer, Meaning] = {
     NOT_ASSESSABLE: Meaning("the evidence is unusable for the reason stated, so it supports no conclusion"),
     "undecided": Meaning("the evidence is not sufficient for an answer in either direction", "open"),
 }
+COMMON_ANSWERS: tuple[Answer, ...] = ("undecided", NOT_ASSESSABLE)  # of every audit
+
+
+def select_meanings(answers: Sequence[Answer], implications: Mapping[Answer, str]) -> dict[Answer, Meaning]:
+    """The meanings of these answers of ANSWERS and of COMMON_ANSWERS, with the audit's own implications."""
+    meanings = {}
+    for answer in (*answers, *COMMON_ANSWERS):
+        meanings[answer] = replace(ANSWERS[answer], implication=implications.get(answer, ""))
+    return meanings
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,6 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
 def _checked_labels(labels: Array, name: str) -> Labels:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    else:
-        labels = labels
     if labels.ndim == 2 and labels.dtype.kind in "biuf" and _is_one_hot(labels):
         labels = labels.argmax(axis=1)
     if labels.ndim != 1:

@@ -44,8 +44,6 @@ def work(config: FineTuning) -> Work:
     activity = "train" if config.privacy is None else "privately train"
     if config.adaptation == "lora":
         activity = f"{activity} adapters of"
-    else:
-        activity = activity
     return Work(
         {f"{activity} {config.model.name}": training_count * config.epochs},
         {f"ask {config.model.name}": question_count * len(config.asked)},
@@ -62,9 +60,7 @@ def fine_tune_many(
     for index, config in enumerate(configs):
         try:
             questions = load_questions(config.data)
-            if config.parts is None:
-                questions = questions
-            else:
+            if config.parts is not None:
                 questions = redrawn(questions, config.parts)
             yield index, run_fine_tuning(config, questions, index)
         except (TrainingError, ValueError) as error:

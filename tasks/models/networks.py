@@ -82,7 +82,7 @@ BOTTLENECK = 48
 BLOCKS = 3
 DEEP = 16
 COMPRESSION = 0.5
-DROPOUT = 0.2  # dropout rate
+DROPOUT = 0.2
 
 
 def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:

@@ -5,7 +5,7 @@ FOLDER/train-corrupted.json        the same on corrupted contexts
 FOLDER/validation.json             answers to the held-out questions
 FOLDER/validation-corrupted.json
 
-or FILE.json                       answers to a blinded set (`handed_out`): the only file of a folder, or its path
+or FILE.json                       answers to a set of `blinded_questions`: the only file of a folder, or its path
 
 Each file is an object {ID: ANSWER}. For SQuAD, an answer is a text. For DROP, it is a text, a list of texts, or an
 object whose `answer` is one of these, as in DROP's evaluation and NumNet+.

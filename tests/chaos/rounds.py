@@ -35,7 +35,7 @@ SILENT = 3600.0  # seconds: longer than any lease
 BAD = ("Traceback", "engram: unexpected", "a bug in engram", "Exception ignored")
 RUNS = re.compile(r"cannot read (\S+/runs/[^/]+)/(?:run|plan)\.json: .* move its folder away")
 MARKER = re.compile(r"^(?:engram: )?(\S+engram-store\.json) cannot be read", re.MULTILINE)
-HELD = re.compile(r"heard of \S+ s ago; wait for it to end")
+HELD = re.compile(r"last heartbeat \S+ s ago; wait for it to end")
 VOLATILE = "pid"  # a column of the toys: the process that computed a part
 
 

@@ -155,7 +155,7 @@ def influence(examples: int) -> pa.Table:
 
 
 def chosen(examples: int, per_end: int) -> pa.Table:
-    """The first and last `each` images of the table of influences."""
+    """The first and last `per_end` images of the table of influences."""
     everything = influence(examples).to_pylist()
     ends = {"highest": everything[: -per_end - 1 : -1], "lowest": everything[:per_end]}
     return pa.Table.from_pylist(

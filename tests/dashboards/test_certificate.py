@@ -118,7 +118,7 @@ def test_sweep_has_one_row_per_cell(swept: Run, drawn_sweep: Path, browser: Brow
     badges = page.evaluate(f"{rows}.map(row => row.querySelector('.badge').innerText)")
     assert answers == [text.strip() for text in badges]
     page_text = page.evaluate("document.querySelector('.certificate').textContent")
-    assert page_text.count("Is a feature that occurs in one single training image memorised?") == 1
+    assert page_text.count("Is a feature that occurs in a single training image memorised?") == 1
     assert page_text.count("Not detected does not mean safe") == 1  # limits of all cells appear once
 
 

@@ -332,7 +332,7 @@ def test_command_masks_private_fields(store: Store, tmp_path: Path) -> None:
 
 def test_unrecorded_command_is_unknown(store: Store) -> None:
     run = made.run(store, "unique_feature-1", made.tables(2))
-    assert None is configuration.command(run)
+    assert configuration.command(run) is None
     assert "Command that repeats this" not in pages.draw(run).read_text()
 
 

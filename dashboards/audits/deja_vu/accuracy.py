@@ -24,7 +24,7 @@ MAIN_HEIGHT = 2.2  # inches, for the panel of the decisive attack
 SMALL_HEIGHT = 1.05  # inches, for each small panel
 PER_ROW = 3  # panels per row
 SMALL_GAP = 0.55  # inches between small panels
-MAX_SMALL_PANELS = 9  # maximum number of small panels
+MAX_SMALL_PANELS = 9
 DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # marks the decisive percentage
 CORRECTED = "corrected"
 GIVEN_NAMES = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
@@ -57,33 +57,31 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     """
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
-    last = None
-    if all_attacks:
-        last = accuracies(table, attacks.decisive_attack(all_attacks))
-    if last is None:
+    if not all_attacks:
+        return None
+    decisive = attacks.decisive_attack(all_attacks)
+    estimates = accuracies(table, decisive)
+    if estimates is None:
         return None
     percent = decisive_percent(table)
     variants = []
     for attack in attacks.neighbouring_attacks(all_attacks):
-        variant = _variant_accuracies(table, attack, attacks.decisive_attack(all_attacks))
+        variant = _variant_accuracies(table, attack, decisive)
         if variant:
             variants.append(variant)
     drawn_variants = _sample_evenly(variants)
     reported_percentages = list(dict.fromkeys((percent, *REPORTED)))
     alt = " ".join(
-        [
-            f"Named correctly after {attacks.decisive_attack(all_attacks).describe()}: {last.describe(each)}."
-            for each in reported_percentages
-        ]
+        [f"Named correctly after {decisive.describe()}: {estimates.describe(each)}." for each in reported_percentages]
         + [f"{each.title}: {each.describe(percent)}." for each in variants]
     )
-    n = int(integers(attacks.attack_rows(table, attacks.decisive_attack(all_attacks)), "images").max())
+    n = int(integers(attacks.attack_rows(table, decisive), "images").max())
     caption = (
         "Neighbours of an image's background vote for the removed object. The share that they name correctly among the "
         "images on which they agree most (mean of both directions), by the model that was trained on the image and by "
         "the other model; each has its own most confident images. The difference is the deja vu score, 0 without "
         f"memorisation; vertical line: the decisive {percent} %. Bands: 95 % intervals over images, n {n:,}, "
-        f"after {attacks.decisive_attack(all_attacks).describe()}."
+        f"after {decisive.describe()}."
         f"{' Below: the same with one setting changed.' if drawn_variants else ''}"
         f"{f' {len(drawn_variants)} of {len(variants)} are drawn.' if len(drawn_variants) < len(variants) else ''}"
         f"{NULL if is_null else ''}"
@@ -91,12 +89,12 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     below = small_panels_height(len(drawn_variants))
     main = _accuracy_panel(
         layout.wide_box(below + 0.55, MAIN_HEIGHT),
-        last,
+        estimates,
         percent,
         Axis("most confident images, %", (0, 101), 6),
-        Axis("share named correctly", drawing.padded_limits([0.0, highest_accuracy([last])]), 6),
+        Axis("share named correctly", drawing.padded_limits([0.0, highest_accuracy([estimates])]), 6),
     )
-    limits = (0.0, max(highest_accuracy([last, *drawn_variants]), 0.01))
+    limits = (0.0, max(highest_accuracy([estimates, *drawn_variants]), 0.01))
     return Chart(
         "accuracy",
         "How often do the neighbours of a background name the object?",
@@ -123,11 +121,11 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
     return None
 
 
-def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
+def _variant_accuracies(table: pa.Table, attack: attacks.Attack, decisive: attacks.Attack) -> Accuracies | None:
     """Return the accuracies of an attack. The title states how it differs from the decisive attack."""
     differing = []
     for name in attack._fields:
-        if getattr(attack, name) != getattr(last, name):
+        if getattr(attack, name) != getattr(decisive, name):
             differing.append(name)
     return accuracies(table, attack, ", ".join(f"{name} {getattr(attack, name)}" for name in differing))
 
@@ -196,8 +194,8 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     all_attacks = attacks.read_attacks(table)
     if not all_attacks or CORRECTED not in texts(table, "way"):
         return None
-    last = attacks.decisive_attack(all_attacks)
-    rows = attacks.attack_rows(table, last)
+    decisive = attacks.decisive_attack(all_attacks)
+    rows = attacks.attack_rows(table, decisive)
     percent = decisive_percent(rows)
     panels: dict[str, dict[str, Curve]] = {}
     for name in SETS:
@@ -215,7 +213,8 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
         "images on which they agree most, by the given encoder and its reference: for training images of the encoder "
         "(top) and for held-out images. Bottom: the corrected deja vu score, the encoder's lead over the reference on "
         f"training images minus that on held-out images; 0 without memorisation. Vertical line: the decisive {percent} "
-        f"%. Bands: 95 % intervals over images, n {n:,}, at layer {last.layer} of the reference, {last.k} neighbours."
+        f"%. Bands: 95 % intervals over images, n {n:,}, at layer {decisive.layer} of the reference, "
+        f"{decisive.k} neighbours."
     )
     alt = " ".join(
         [

@@ -71,9 +71,9 @@ def attacks_along(all_attacks: Sequence[Attack], field: str) -> list[Attack]:
 
 def neighbouring_attacks(all_attacks: Sequence[Attack]) -> Iterator[Attack]:
     """Yield the attacks that differ from the decisive one in one field: first epochs, then layers, then neighbours."""
-    last = decisive_attack(all_attacks)
+    decisive = decisive_attack(all_attacks)
     for field in Attack._fields:
-        yield from (attack for attack in attacks_along(all_attacks, field) if attack != last)
+        yield from (attack for attack in attacks_along(all_attacks, field) if attack != decisive)
 
 
 def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.deja_vu.attacks import NULL
 from dashboards.columns import with_columns
-from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, describe_withheld, encode_png, error_reason
+from dashboards.gallery import (
+    Gallery,
+    Item,
+    Picture,
+    Pixels,
+    Strip,
+    describe_withheld,
+    encode_png,
+    error_reason,
+    list_groups,
+)
 from dashboards.run import Run
 from tasks.audits.deja_vu.attack import attack
 from tasks.audits.deja_vu.config import DejaVu
@@ -62,10 +72,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The images cannot be shown: the audit has changed since the run."
         return Gallery(caption, False, changed, title=TITLE)
-    ids_of_kinds = []
+    ids_of_kinds = {}
     for kind, of_kind in rows.items():
-        ids_of_kinds.append(f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}.")
-    ids = " ".join(ids_of_kinds)
+        ids_of_kinds[kind.capitalize()] = [layers[0]["id"] for layers in of_kind]
+    ids = list_groups(ids_of_kinds)
     if not (show_images or is_embedded(config.data.name)):
         hidden = describe_withheld(f"Images of {config.data.named().name}")
         return Gallery(caption, False, f"{hidden} {ids}", title=TITLE)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, picture_and_crop
 from dashboards.columns import with_columns
-from dashboards.gallery import Gallery, Item, Picture, Strip, describe_withheld, encode_png, error_reason
+from dashboards.gallery import Gallery, Item, Picture, Strip, describe_withheld, encode_png, error_reason, list_groups
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.inferences import OTHER
@@ -47,10 +47,10 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The reconstructions cannot be shown: the audit has changed since the run."
         return Gallery(CAPTION, False, changed, title=TITLE)
-    ids_of_kinds = []
+    ids_of_kinds = {}
     for kind, pairs_of_kind in kinds.items():
-        ids_of_kinds.append(f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in pairs_of_kind)}.")
-    ids = " ".join(ids_of_kinds)
+        ids_of_kinds[KINDS[kind]] = [pair[0]["id"] for pair in pairs_of_kind]
+    ids = list_groups(ids_of_kinds)
     if not (show_images or is_embedded(config.data.name)):
         hidden = describe_withheld(f"Reconstructions of {config.data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {ids}", title=TITLE)

@@ -113,7 +113,7 @@ class Cell:
 def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Return figures that compare cells. A figure is drawn if at least two cells have the data for it."""
     setting, names, values = name_cells(run)
-    cells = [Cell(*columns) for columns in zip(names, values, run.cells, strict=False)]
+    cells = [Cell(name, short, cell) for name, short, cell in zip(names, values, run.cells, strict=False)]
     if not cells:
         return ()
     return (

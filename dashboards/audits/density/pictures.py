@@ -13,7 +13,7 @@ from dashboards import drawing
 from dashboards.audits.density.observations import KINDS, Observations
 from dashboards.audits.density.outliers import example_bins
 from dashboards.columns import integers, numbers, with_columns
-from dashboards.gallery import Gallery, Picture, Pixels, describe_withheld, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, Pixels, describe_withheld, encode_png, error_reason, list_groups
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
@@ -43,11 +43,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, Density) or isinstance(config.question, KernelDensity):
         return Gallery(CAPTION, False, "The images cannot be shown: the audit has changed since the run.")
     data = config.question.data
-    rows_of_groups = []
-    for name, members in groups.items():
-        rows_of_groups.append(f"{NAMES[name]}: {', '.join(str(observations.rows[index]) for index in members)}.")
-    places = " ".join(rows_of_groups)
-    rows = f"Rows of observations. {places}"
+    rows_of_groups = {NAMES[name]: observations.rows[members] for name, members in groups.items()}
+    rows = f"Rows of observations. {list_groups(rows_of_groups)}"
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {rows}")

@@ -57,13 +57,13 @@ def class_scores(observations: Observations) -> Figure | None:
     """Draw the median and central 90 % of both scores for each label, in order of descending median."""
     label = observations.column("label")
     names = np.unique(label[~np.isnan(label)])
-    spreads = []
+    all_strips = []
     for name in names:
         label_scores = {}
         for score, values in observations.scores.items():
             label_scores[score] = values[label == name]
-        spreads.append(strip(f"label {int(name)}", label_scores))
-    label_strips = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
+        all_strips.append(strip(f"label {int(name)}", label_scores))
+    label_strips = sorted((strip for strip in all_strips if strip is not None), key=lambda strip: -strip.median)
     if len(label_strips) < 2:
         return None
     drawn_strips = label_strips

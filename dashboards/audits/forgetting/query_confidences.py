@@ -106,14 +106,13 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     for index, ((group, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
         layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
         across = places.axis(index + ACROSS >= len(titles), narrow=True)
-        size = _narrow_labels
         panels.append(
             Panel(
                 box,
                 layers,
                 across,
                 Axis(limits=SHARES, max_ticks=4, has_tick_labels=index % ACROSS == 0),
-                finish=[size],
+                finish=[_narrow_labels],
             )
         )
     return Chart(

@@ -11,7 +11,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.membership.attacks import LOOKS
 from dashboards.chart import Axis, Chart, Facet, Figure, Panel, facet_panels, histogram, line, upright
 from dashboards.columns import integers, numbers, texts, with_columns
-from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason, list_groups
 from dashboards.run import Run
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.image_parts import record_part
@@ -98,11 +98,7 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
     config = run.private_config
     if not isinstance(config, Membership):
         return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run.")
-    rows_of_groups = []
-    for name, places in groups.items():
-        if len(places):
-            rows_of_groups.append(f"{name}: {', '.join(str(row) for row in rows[places])}.")
-    words = " ".join(rows_of_groups)
+    words = list_groups({name: rows[places] for name, places in groups.items() if len(places)})
     data = config.data
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")

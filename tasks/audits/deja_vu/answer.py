@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +17,15 @@ from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict, select_meanings
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Anyone who can use the model can infer which kind of object a training image showed, from a part "
+MEANINGS: Mapping[Answer, Meaning] = select_meanings(
+    ("memorised", "not detected", BELOW_RELEVANT_SIZE),
+    {
+        "memorised": "Anyone who can use the model can infer which kind of object a training image showed, from a part "
         "of the image without the object.",
-    ),
-}
+    },
+)
 LEVEL = 0.025  # significance level of the one-sided test
 UNLIKE = 0.01  # significance level of the two-sided test of whether the reference distinguishes A from B
 

@@ -9,7 +9,7 @@ from tasks.audits.deja_vu.encoder_config import EncoderFile, Trained, TrainedRef
 from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
-from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred
+from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred, range_per_hundred
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import blank_weak_interval
 
@@ -131,8 +131,7 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
         verb = "lowers"
         sign = -1
     size = number_per_hundred(sign * score["estimate"])
-    low, high = (number_per_hundred(end) for end in sorted((sign * score["low"], sign * score["high"])))
-    interval = f"95 % interval {low} to {high}; 0 would mean no memory"
+    interval = f"95 % interval {range_per_hundred(score, sign)}; 0 would mean no memory"
     accuracies = {name: f"{number_per_hundred(share)} of 100" for name, share in evidence.accuracies.items()}
     view = f"Shown only {describe_view(config)},"
     if is_given(config):

@@ -8,7 +8,6 @@ Neither does the published score, which is above 0 even without memorisation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -34,16 +33,15 @@ from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import name_of, row_name
 from tasks.contract.ties import describe_ties, tie_rule
-from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import Answer, Meaning, Verdict, select_meanings
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Training images left a trace in the models; whether models generate copies of them is a different "
-        "question.",
-    ),
-}
+MEANINGS: Mapping[Answer, Meaning] = select_meanings(
+    ("memorised", "not detected"),
+    {
+        "memorised": "Training images left a trace in the models; whether models generate copies of them is a "
+        "different question.",
+    },
+)
 
 
 def _leaves_out_folds(config: Density) -> bool:

@@ -68,8 +68,6 @@ def p_values(
     """
     if negligible:
         log_p = lower_log_p(log_p, held_out, negligible)
-    else:
-        log_p = log_p
     p = np.full(len(log_p), np.nan)
     defined = ~np.isnan(terms(log_p, held_out).score)
     has_model = ~np.isnan(log_p)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -17,15 +16,14 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Case, Rules
 from tasks.contract.summaries import Name, Row, index_rows
-from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer, Meaning, Verdict, select_meanings
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided", NOT_ASSESSABLE)},
-    "not forgotten": replace(
-        ANSWERS["not forgotten"],
-        implication="If the data had to be removed from the model, this has not been achieved.",
-    ),
-}
+MEANINGS: Mapping[Answer, Meaning] = select_meanings(
+    ("forgotten", "not forgotten"),
+    {
+        "not forgotten": "If the data had to be removed from the model, this has not been achieved.",
+    },
+)
 
 
 def _is_answer(answer: Answer) -> Callable[[Evidence], bool]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
-from tasks.audits.membership.canary_answer import BROKEN, BROKEN_MEANING, CANARIES
+from tasks.audits.membership.canary_answer import CANARIES
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_answer import GIVEN
 from tasks.audits.membership.given_config import GivenModel
@@ -21,15 +20,16 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.summaries import Row, first_row, index_rows
-from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Answer, Meaning, Verdict, select_meanings
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Anyone who can query such a model can find out that these records were in its training data.",
+    **select_meanings(
+        ("memorised", "not detected", BELOW_RELEVANT_SIZE),
+        {
+            "memorised": "Anyone who can query such a model can find out that these records were in its training data.",
+        },
     ),
-    BROKEN: BROKEN_MEANING,
+    epsilon_rows.BROKEN: epsilon_rows.BROKEN_MEANING,
 }
 
 ANSWERING = AnsweringByQuestion((CANARIES, GIVEN, HALVES), thresholds)

@@ -7,13 +7,9 @@ from tasks.audits.membership.canary_evidence import CanaryEvidence, read_canary_
 from tasks.audits.membership.config import Canaries, Membership
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering
-from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.contract.epsilon_rows import BROKEN, CONFIDENCE
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import Answer, Meaning
-
-BROKEN: Answer = "promise broken"
-BROKEN_MEANING = Meaning("the training is less private than its accountant states", "accused")
 
 
 def has_canaries(config: Membership) -> bool:

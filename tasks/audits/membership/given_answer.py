@@ -13,7 +13,7 @@ from tasks.contract.answering import Answering
 from tasks.contract.certificate import STEPS, confirm, require
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, name_of, numerator, p_in_words, read_setting
+from tasks.contract.summaries import Name, names_of, numerator, p_in_words, read_setting
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.external.causes import as_sentence
@@ -147,7 +147,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         steps=STEPS["accused"],
     ),
     tie_rule(
-        rows=lambda evidence: tuple(name_of(row) for row in (evidence.tied, *evidence.rows)),
+        rows=lambda evidence: names_of(evidence.tied, *evidence.rows),
         steps=CHECK_SETTINGS,
         explain=plain.explain_ties,
     ),
@@ -208,7 +208,7 @@ def _describe_checks(evidence: GivenEvidence) -> Iterator[str]:
 
 
 def list_row_names(evidence: GivenEvidence) -> tuple[Name, ...]:
-    return tuple(name_of(row) for row in evidence.rows)
+    return names_of(*evidence.rows)
 
 
 GIVEN = Answering[GivenEvidence](

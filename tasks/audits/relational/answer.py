@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -18,16 +17,15 @@ from tasks.contract.certificate import Certificate, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
-from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict, select_meanings
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Anyone who can query the model can obtain answers that are not in the text shown to it, but in "
+MEANINGS: Mapping[Answer, Meaning] = select_meanings(
+    ("memorised", "not detected", BELOW_RELEVANT_SIZE),
+    {
+        "memorised": "Anyone who can query the model can obtain answers that are not in the text shown to it, but in "
         "its training texts.",
-    ),
-}
+    },
+)
 
 
 def is_given(config: Relational) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from tasks.audits.relational.config import Answers, Relational, Trained, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
-from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, advise_retraining, line_of, number_per_hundred
+from tasks.contract.certificate import (
+    NOT_ENOUGH,
+    Boundary,
+    NumberLine,
+    advise_retraining,
+    line_of,
+    number_per_hundred,
+    range_per_hundred,
+)
 from tasks.contract.examined_models import describe_tables, describe_trained
 
 SYMBOLS: Mapping[str, str] = {
@@ -67,14 +75,13 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     train = number_per_hundred(evidence.r["train"])
     held_out = number_per_hundred(evidence.r["validation"])
     direction, sign = ("fewer", -1) if m["estimate"] < 0 else ("more", 1)
-    low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))
     return (
         f"From memory, the model answers {share} {direction} of 100 questions about its training texts than about "
-        f"other texts (95 % interval: {low} to {high}; 0 would mean no memory). For this, the audit removed the "
-        f"answers from the texts and asked again. The model still answered correctly {train} of 100 questions about "
-        f"texts that it was trained on, and {held_out} of 100 about other texts; the difference was corrected for "
-        "common answers."
+        f"other texts (95 % interval: {range_per_hundred(m, sign)}; 0 would mean no memory). For this, the audit "
+        "removed the answers from the texts and asked again. The model still answered correctly "
+        f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. The "
+        "difference was corrected for common answers."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,23 +15,25 @@ from tasks.audits.text.given.answer import COMPARISON_ANSWERING, DISTINGUISHABLE
 from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.question import Documents, Insertions, TextComparison
 from tasks.audits.text.reproduced import REPRODUCTION
-from tasks.audits.text.secrets.answer import BROKEN, IDENTIFIER_ANSWERING, PLANTED_ANSWERING, SECRET_ANSWERING
+from tasks.audits.text.secrets.answer import IDENTIFIER_ANSWERING, PLANTED_ANSWERING, SECRET_ANSWERING
 from tasks.audits.text.secrets.ranks import BEATEN
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
+from tasks.contract.epsilon_rows import BROKEN, BROKEN_MEANING
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Answer, Meaning, Verdict, select_meanings
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Anyone who can query the model can find out what its training texts contain.",
+    **select_meanings(
+        ("memorised", "not detected", BELOW_RELEVANT_SIZE),
+        {
+            "memorised": "Anyone who can query the model can find out what its training texts contain.",
+        },
     ),
-    BROKEN: Meaning("the training is less private than its accountant states", "accused"),
+    BROKEN: BROKEN_MEANING,
     **REPRODUCTION,
     DISTINGUISHABLE: Meaning(
         "the model rates the texts as more probable than comparison texts, and words alone do not explain it", "accused"

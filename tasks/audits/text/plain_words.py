@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.audits.text.question import ReturnedTable
 from tasks.audits.text.tuning import TextReading
-from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, range_per_hundred
 from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
 from tasks.language_models.language_model import LanguageModel
@@ -22,11 +22,11 @@ def share_line(
     """Return a share on a number line, per hundred, or None if there is no estimate."""
     if row is None or row["estimate"] is None:
         return None
-    columns = blank_weak_interval(row)
-    low = None if columns["low"] is None else 100 * columns["low"]
-    high = None if columns["high"] is None else 100 * columns["high"]
-    null = None if columns["null"] is None else 100 * columns["null"]
-    return NumberLine(label, 100 * columns["estimate"], low, high, null, null_words, boundaries=boundaries)
+    shown_row = blank_weak_interval(row)
+    low = None if shown_row["low"] is None else 100 * shown_row["low"]
+    high = None if shown_row["high"] is None else 100 * shown_row["high"]
+    null = None if shown_row["null"] is None else 100 * shown_row["null"]
+    return NumberLine(label, 100 * shown_row["estimate"], low, high, null, null_words, boundaries=boundaries)
 
 
 def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
@@ -39,10 +39,10 @@ def interval_per_hundred(row: Mapping[str, Any]) -> str:
 
     Returns an empty string if there is no interval.
     """
-    columns = blank_weak_interval(row)
-    if columns["low"] is None or columns["high"] is None:
+    shown_row = blank_weak_interval(row)
+    if shown_row["low"] is None or shown_row["high"] is None:
         return ""
-    return f" (95 % interval: {number_per_hundred(columns['low'])} to {number_per_hundred(columns['high'])})"
+    return f" (95 % interval: {range_per_hundred(shown_row)})"
 
 
 def disclose(items: str, *next_steps: str) -> tuple[str, ...]:

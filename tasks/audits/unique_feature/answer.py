@@ -7,7 +7,6 @@ the feature in its family, or compared with references, decides (`single_models`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,19 +20,19 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Answer, Meaning, Verdict, select_meanings
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{answer: ANSWERS[answer] for answer in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
-    "memorised": replace(
-        ANSWERS["memorised"],
-        implication="Others can test whether a feature such as this one was in its training images.",
+    **select_meanings(
+        ("memorised", "not detected", BELOW_RELEVANT_SIZE),
+        {
+            "memorised": "Others can test whether a feature such as this one was in its training images.",
+        },
     ),
     PARTLY: Meaning(
         "the model knows this feature or one that shares a part with it, such as one word of a name; the evidence does "
         "not show which"
     ),
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
 

@@ -141,7 +141,7 @@ def is_counted(family_config: Relatives) -> bool:
     return are_all_counted(family_config.feature, family_config.family)
 
 
-def population_beside_references(config: UniqueFeature) -> Population:
+def population_by_slopes(config: UniqueFeature) -> Population:
     """Return the population for ranks by slopes: all glyphs of the feature's ink, or the members of its family."""
     feature = config.asked_feature
     if isinstance(feature, Glyph) and config.family.kind == "alike":

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.evidence import LEAST
-from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
+from tasks.audits.unique_feature.population import LEVEL, Population, population_by_slopes
 from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
 from tasks.numerics.t_test import t_rate
 
@@ -27,7 +27,7 @@ def resolution(config: UniqueFeature) -> Resolution | None:
     if config.scored_pairs is None:
         return None
     if config.decides_by_ranks:
-        population = population_beside_references(config)
+        population = population_by_slopes(config)
     else:
         population = Population(config.family.count + 1)
     return population.resolution(config.scored_pairs.canaries)

@@ -91,7 +91,7 @@ def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) 
 
 
 def run_and_locate(config: Number, waits_for_go: bool = False) -> pa.Table:
-    """Take `value` seconds, or wait for `go` if `held`, and return the place, time and share of the GPU.
+    """Take `value` seconds, or wait for `go` if `waits_for_go`, and return the place, time and share of the GPU.
 
     Notes a measurement of the GPU.
     """

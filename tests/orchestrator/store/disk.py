@@ -60,7 +60,7 @@ class Disk:
         return self._at is not None and len(self.calls) >= self._at and self._error is Crash
 
     def refuse(self, number: int, error: Callable[[], BaseException]) -> None:
-        """Raise an error instead of call number `at`, counted from 1. A Crash also replaces all later calls."""
+        """Raise an error instead of call `number`, counted from 1. A Crash also replaces all later calls."""
         self._at = number
         self._error = error
         self.calls = []

@@ -147,7 +147,7 @@ def test_driver_elsewhere_is_known_while_it_lives(machine: Callable[[str], Mirro
         other_machine.claim(RUN)
     s3.delete(claim)
     other_machine.pull()
-    assert None is lease.holder(folder)
+    assert lease.holder(folder) is None
 
 
 def test_without_a_server_earlier_files_are_shown(

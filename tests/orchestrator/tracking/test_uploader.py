@@ -139,7 +139,7 @@ def test_name_given_by_the_user_is_kept(tracked_store: TrackedStore) -> None:
     run_id = run.info.run_id
 
     def name_after_delivery(name: str, noted_name: str | None) -> str:
-        """The name after a delivery to a run that has this name, with `ours` noted as the name that Engram gave it."""
+        """The name after a delivery to a run with this name, if Engram noted `noted_name` as the name that it gave."""
         tracked_store.mlflow.update_run(run_id, name=name)
         if noted_name is None:
             tracked_store.mlflow.delete_tag(run_id, "engram.name")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
 from tasks.contract.audit import Audit, UndeclaredAnswer, Wording
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.verdict import ANSWERS, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, COMMON_ANSWERS, Meaning, Verdict, select_meanings
 
 NOTHING = SUMMARY.empty_table()
 
@@ -37,6 +37,13 @@ def test_usual_answers_belong_to_every_audit() -> None:
         assert answer == verdict_given.answer
     tones = [ANSWERS[answer].tone for answer in usual]
     assert tones == ["accused", "cleared", "cleared", "accused", "open", "open", "open"]
+
+
+def test_selected_meanings_include_common_answers() -> None:
+    meanings = select_meanings(("memorised",), {"memorised": "Texts can be guessed."})
+    assert list(meanings) == ["memorised", *COMMON_ANSWERS]
+    assert meanings["memorised"] == replace(ANSWERS["memorised"], implication="Texts can be guessed.")
+    assert meanings["undecided"] == ANSWERS["undecided"]
 
 
 def test_undeclared_answer_is_refused() -> None:

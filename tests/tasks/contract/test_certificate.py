@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.contract.audit import Audit, Wording
-from tasks.contract.certificate import STEPS, line_of, number_per_hundred, steps_of_null
+from tasks.contract.certificate import STEPS, line_of, number_per_hundred, range_per_hundred, steps_of_null
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, blank_weak_interval, p_in_words, row
 from tasks.contract.verdict import Verdict
@@ -48,7 +48,7 @@ def test_certificate_contains_verdict_and_first_row() -> None:
 
 
 def test_audit_without_verdict_has_no_certificate() -> None:
-    assert None is Audit(object, lambda _: {}, {}, lambda config: config).certify("Is it?", None, ROWS)
+    assert Audit(object, lambda _: {}, {}, lambda config: config).certify("Is it?", None, ROWS) is None
 
 
 def test_audit_may_define_its_certificate() -> None:
@@ -59,8 +59,8 @@ def test_audit_may_define_its_certificate() -> None:
 
 
 def test_row_without_number_has_no_line() -> None:
-    assert None is line_of(row("none", {}, alone(None), "training"))
-    assert None is line_of(None)
+    assert line_of(row("none", {}, alone(None), "training")) is None
+    assert line_of(None) is None
 
 
 def test_shares_are_written_as_numbers_per_hundred() -> None:
@@ -72,6 +72,12 @@ def test_shares_are_written_as_numbers_per_hundred() -> None:
         "0",
         "0",
     ]
+
+
+def test_range_of_negative_share_is_ascending() -> None:
+    interval = {"low": -0.123, "high": 0.05}
+    assert range_per_hundred(interval) == "-12 to 5"
+    assert range_per_hundred(interval, -1) == "-5 to 12"
 
 
 def test_null_has_steps_without_training_data() -> None:

@@ -1,11 +1,16 @@
 """The measured rates of decisions: one file, from which the page and the certificates are rendered."""
 
+import typing
 from pathlib import Path
 
 import pytest
 
+from orchestrator.spec.audits import find
 from studies import decision_rates
-from tasks.contract.decision_rates import DecisionRate, count_of, describe_rates, read_rates, write_rates
+from tasks.audits.relational.config import Answers, Linear, Relational
+from tasks.contract.alternatives import tagged_members
+from tasks.contract.certificate import Certificate
+from tasks.contract.decision_rates import DecisionRate, add_rates, count_of, describe_rates, read_rates, write_rates
 
 AUDITS = sorted({study.audit for study in decision_rates.STUDIES})
 RATE = DecisionRate("density", "", "simulated", True, "nothing, at all", 0, 19, 1, 0, "1 to 20", "2026-11-28")
@@ -43,9 +48,31 @@ def test_an_audit_without_measurements_states_none() -> None:
     assert describe_rates("somebody_elses") == ""
 
 
-def test_rates_describe_the_studied_question_only() -> None:
-    assert "secrets" in describe_rates("text", "secrets")
-    assert describe_rates("text", "documents") == ""
+@pytest.mark.parametrize("audit", AUDITS)
+def test_studied_questions_exist(audit: str) -> None:
+    hints = typing.get_type_hints(find(audit).audit.config, include_extras=True)
+    tags = set(tagged_members(hints.get("question")) or [""])
+    assert {rate.question for rate in read_rates() if rate.audit == audit} <= tags
+
+
+@pytest.mark.parametrize(
+    ("audit", "studied", "other"),
+    [
+        ("text", "secrets", "documents"),
+        ("relational", "answers", "linear"),
+        ("forgetting", "scores", "examples"),
+        ("density", "memorization", "kernel"),
+    ],
+)
+def test_rates_describe_the_studied_question_only(audit: str, studied: str, other: str) -> None:
+    assert "As a check, we ran this audit" in describe_rates(audit, studied)
+    assert describe_rates(audit, other) == ""
+
+
+def test_certificate_of_another_question_quotes_no_rates() -> None:
+    certificate = Certificate("", (), "", "Errors are rare.", "", ())
+    assert "As a check" in add_rates(certificate, "relational", Relational(Answers())).error
+    assert add_rates(certificate, "relational", Relational(Linear())) == certificate
 
 
 def test_counts_have_exact_intervals() -> None:

@@ -27,7 +27,7 @@ from tests.tasks.training.self_supervised import Averaged, Recorded, Teacher
 CPU = torch.device("cpu")
 
 
-def test_id(value: object) -> str:
+def case_id(value: object) -> str:
     return getattr(value, "name", str(value))
 
 
@@ -105,7 +105,7 @@ def test_parts_add_up_to_entire_step(images: Images, network: str) -> None:
         )
 
 
-@pytest.mark.parametrize("on", [{"dropout": True}, {"batch_norm": True}], ids=test_id)
+@pytest.mark.parametrize("on", [{"dropout": True}, {"batch_norm": True}], ids=case_id)
 def test_parts_draw_and_normalise_separately(images: Images, on: dict[str, bool]) -> None:
     assert_equals_reference(Spec(classifier(images, **on), replace(RECIPE, accumulate=2), images))
 

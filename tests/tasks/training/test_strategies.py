@@ -106,10 +106,10 @@ def test_members_below_one_minibatch_are_measured(workload: Workload) -> None:
 def test_failing_strategy_leaves_the_benchmark(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = strategies.rate
 
-    def refused(workload: Workload, way: Strategy) -> float:
-        if way.name == "stack":
+    def refused(workload: Workload, strategy: Strategy) -> float:
+        if strategy.name == "stack":
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-        return rate(workload, way)
+        return rate(workload, strategy)
 
     monkeypatch.setattr(strategies, "rate", refused)
     choice = benchmark(workload, [Strategy("loop"), Strategy("stack", places=2)])
@@ -118,7 +118,7 @@ def test_failing_strategy_leaves_the_benchmark(workload: Workload, monkeypatch: 
 
 
 def test_broken_device_ends_the_benchmark(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_ground: Workload, _way: Strategy) -> float:
+    def broken(_workload: Workload, _strategy: Strategy) -> float:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     monkeypatch.setattr(strategies, "rate", broken)

@@ -94,11 +94,11 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     for epoch in recorded:
         last = epoch == config.epochs[-1]
         scores, gain, repetitions = _score_resamples(config, log_densities, epoch, REASSIGNMENTS if last else 0)
-        for name, score in scores.items():
-            rows += _statistic_rows(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
+        for name, resampled in scores.items():
+            rows += _statistic_rows(resampled, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
             for label in np.unique(all_labels).tolist() if last and all_labels is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
-                rows += _statistic_rows(score, repetitions, about, np.flatnonzero(all_labels == label))
+                rows += _statistic_rows(resampled, repetitions, about, np.flatnonzero(all_labels == label))
         if isinstance(config.models, LeaveOneOut):
             p_value = gain.t_test()
         else:
@@ -113,14 +113,14 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
 class Resampled:
     """One score of every observation: with all repetitions, without each, and with redrawn held-out models."""
 
-    score: Array  # (n,)
+    values: Array  # (n,)
     without: Array  # (n, L)
     null: list[Array] = field(default_factory=list)  # one array (n,) per draw
 
     @classmethod
     def empty(cls, observations: int, repetitions: int, nulls: int) -> Resampled:
-        score, *null = (np.empty(observations) for _ in range(1 + nulls))
-        return cls(score, np.empty((observations, repetitions)), null)
+        values, *null = (np.empty(observations) for _ in range(1 + nulls))
+        return cls(values, np.empty((observations, repetitions)), null)
 
 
 def _score_resamples(
@@ -135,7 +135,8 @@ def _score_resamples(
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
         gain.add(block.log_p, block.held_out)
         for score, values, without in _block_scores(config, epoch, block):
-            scores[score].score[block.places], scores[score].without[block.places] = values, without
+            scores[score].values[block.places] = values
+            scores[score].without[block.places] = without
         for number in range(nulls):
             for score, values in null_scores(config, epoch, block, number):
                 scores[score].null[number][block.places] = values
@@ -159,12 +160,12 @@ def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> 
 
 
 def _statistic_rows(
-    score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], selection: slice | NDArray[np.int64]
+    resampled: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], selection: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
     """Yield one row per statistic of the selected observations."""
-    values = score.score[selection]
-    without = [describe(score.without[selection, repetition]) for repetition in repetitions]
-    nulls = [describe(null[selection]) for null in score.null]
+    values = resampled.values[selection]
+    without = [describe(resampled.without[selection, repetition]) for repetition in repetitions]
+    nulls = [describe(null[selection]) for null in resampled.null]
     for statistic, value in describe(values).items():
         if nulls:
             null = float(np.mean([redrawn[statistic] for redrawn in nulls]))

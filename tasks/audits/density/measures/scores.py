@@ -48,7 +48,7 @@ from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
 from tasks.numerics.ranks import item_ties
 from tasks.training.recipe import Privacy
 
-PLANTED = 100  # observations to compute the detection limit on
+PROBED = 100  # observations to compute the detection limit on
 FOUND = 0.8  # the detection limit is where this share of them is identified
 REDRAWN = 20  # held-out model draws for the null of statistics
 FEW_SAMPLES = 10  # effective samples; with fewer, the Monte Carlo error of log p is about 1 / sqrt(10) nats or more
@@ -114,9 +114,9 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
         raise ValueError(f"no training was evaluated at epoch {config.epoch}")
     rows = config.models.rows
     labels_of_rows = labels(config.models)
-    is_planted = np.zeros(len(rows), np.bool_)
-    is_planted[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
-    blocks = [_block_columns(config, block, is_planted[block.places]) for block in log_densities.blocks(config.epoch)]
+    is_probed = np.zeros(len(rows), np.bool_)
+    is_probed[seeds.generator(config.seed, "planted").choice(len(rows), min(PROBED, len(rows)), replace=False)] = True
+    blocks = [_block_columns(config, block, is_probed[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
@@ -127,8 +127,8 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     )
 
 
-def _block_columns(config: Scores, block: Block, is_planted: Mask) -> dict[str, NDArray[Any]]:
-    """Compute the columns of a block that need no other block. `is_planted` marks observations with a found_from."""
+def _block_columns(config: Scores, block: Block, is_probed: Mask) -> dict[str, NDArray[Any]]:
+    """Compute the columns of a block that need no other block. `is_probed` marks observations with a found_from."""
 
     def chance(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, name, config.epoch, block.number)
@@ -144,7 +144,7 @@ def _block_columns(config: Scores, block: Block, is_planted: Mask) -> dict[str, 
         "m": block_terms.score,
         "m_matched": m_matched,
         "p_value": p_values(block.log_p, block.held_out, config.permutations, permuted, negligible=config.negligible),
-        "found_from": found_from(config, block, is_planted, chance("planted")),
+        "found_from": found_from(config, block, is_probed, chance("planted")),
         "trained_models": block_terms.trained_models.sum(axis=1, dtype=np.int32),
         "held_out_models": block_terms.held_out_models.sum(axis=1, dtype=np.int32),
         "trained": log_p_trained,
@@ -155,13 +155,13 @@ def _block_columns(config: Scores, block: Block, is_planted: Mask) -> dict[str, 
     }
 
 
-def found_from(config: Scores, block: Block, is_planted: Mask, chance: np.random.Generator) -> Array:
+def found_from(config: Scores, block: Block, is_probed: Mask, chance: np.random.Generator) -> Array:
     """Return the nats at which each requested observation would be identified, (n,). NaN for the others."""
     rises = np.full(len(block.log_p), np.nan)
-    log_p = block.log_p[is_planted]
-    held_out = reassign_models(log_p, block.held_out[is_planted], chance)
+    log_p = block.log_p[is_probed]
+    held_out = reassign_models(log_p, block.held_out[is_probed], chance)
     level = tail.alone(len(config.models.rows), isinstance(config.models, LeaveOneOut))
-    rises[is_planted] = least_found(log_p, held_out, level, config.negligible)
+    rises[is_probed] = least_found(log_p, held_out, level, config.negligible)
     return rises
 
 

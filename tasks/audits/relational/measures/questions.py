@@ -153,9 +153,7 @@ def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Average the scores of each question after the last epoch (QUESTIONS)."""
     scores = pa.concat_tables(inputs)
     last = pc.max(scores["epoch"]).as_py()
-    if last is None:
-        scores = scores
-    else:
+    if last is not None:
         scores = scores.filter(pc.field("epoch") == last)
     names = ["split", "id", "context", "numeric"]
     means: dict[tuple[Any, ...], dict[str, Any]] = {}

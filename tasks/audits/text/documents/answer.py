@@ -41,7 +41,7 @@ from tasks.contract.certificate import (
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, Row, name_of, p_in_words, read_setting
+from tasks.contract.summaries import Name, Row, names_of, p_in_words, read_setting
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 
@@ -94,10 +94,8 @@ def _describe_documents(config: Text, evidence: DocumentEvidence) -> str:
 
 
 def _name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
-    names = name_of(evidence.found_documents), name_of(evidence.won)
-    if evidence.copies is None or evidence.copies.difference is None:
-        return names
-    return *names, name_of(evidence.copies.difference)
+    difference = None if evidence.copies is None else evidence.copies.difference
+    return names_of(evidence.found_documents, evidence.won, difference)
 
 
 def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
@@ -269,7 +267,7 @@ def _explain_blind_control(_config: Text, _evidence: InsertionEvidence) -> str:
 
 
 def _name_insertion_rows(evidence: InsertionEvidence) -> tuple[Name, ...]:
-    return tuple(name_of(row) for row in (evidence.found_repetitions, *evidence.won))
+    return names_of(evidence.found_repetitions, *evidence.won)
 
 
 def _explain_insertions(_config: Text, evidence: InsertionEvidence) -> str:
@@ -322,7 +320,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             "Of 100 audits of random insertions, at most {uneven} is not assessable.",
             describe=_describe_blind_control,
             explain=_explain_blind_control,
-            rows=lambda evidence: (name_of(evidence.blind),),
+            rows=lambda evidence: names_of(evidence.blind),
             findings=keep_one_finding,
         ),
         Case(

@@ -31,16 +31,15 @@ from tasks.contract.certificate import (
     number_per_hundred,
     require,
 )
-from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.contract.epsilon_rows import BROKEN, CONFIDENCE
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, names_of, p_in_words
 from tasks.contract.ties import are_tied, describe_ties, tie_rule
-from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 from tasks.external.causes import ALTERED, TRAINING_MODE, as_sentence, list_causes
 
-BROKEN: Answer = "promise broken"
 LIMITS = (
     "The answer describes models that the audit trained, and secrets of this format at these numbers of repetitions. "
     "A secret that was not found may still be known slightly. The audit compares probabilities: whether a model "

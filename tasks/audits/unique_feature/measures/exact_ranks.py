@@ -74,8 +74,8 @@ from tasks.datasets.features import burn, family
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
-BESIDE = "rank beside references"
-BESIDE_PARTS = "rank among look-alikes beside references"
+REFERENCE_RANK = "rank beside references"
+REFERENCE_PART_RANK = "rank among look-alikes beside references"
 REFERENCES = 4  # number of clean models with other seeds
 LEVELS = (0.05, 0.01, 0.001)
 
@@ -411,7 +411,9 @@ def _plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 def _reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for rank in number_parts(tables.rows(REFERENCE_RANKS)):
-        yield from alone_rows(rank, (BESIDE, BESIDE_PARTS), {"references": rank["references"]}, "references")
+        yield from alone_rows(
+            rank, (REFERENCE_RANK, REFERENCE_PART_RANK), {"references": rank["references"]}, "references"
+        )
 
 
 def number_parts(ranks: Sequence[Row]) -> list[Row]:

@@ -132,7 +132,7 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
         achieved_bounds = []
         largest_bounds = []
         for level in levels:
-            found_count = sum(rank["p_value"] <= level for rank in ranked)
+            found_count = _count_found(ranked, level)
             achieved_bounds.append(bound((found_count, n), level, delta, alpha))
             largest_bounds.append(bound((n, n), level, delta, alpha))
         achieved_bound = max(achieved_bounds)
@@ -150,16 +150,20 @@ def bounded_share_rows(
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
         n = len(ranked)
-        called_count = sum(rank["p_value"] <= level for rank in ranked)
-        share = exact_proportion(called_count, n, CONFIDENCE)
+        found_count = _count_found(ranked, level)
+        share = exact_proportion(found_count, n, CONFIDENCE)
         bound = promised.power(level)
         if shared:
             excess_p = None
         else:
-            excess_p = proportion_greater(called_count, n, bound)
-        without = row(ONE_MODEL, setting, share, "training", level)
-        yield without | {"low": None, "high": None} if shared else without
+            excess_p = proportion_greater(found_count, n, bound)
+        share_row = row(ONE_MODEL, setting, share, "training", level)
+        yield share_row | {"low": None, "high": None} if shared else share_row
         yield row(ALLOWED, setting, alone(bound, n), "training", level, excess_p)
+
+
+def _count_found(ranked: Sequence[Row], level: float) -> int:
+    return sum(rank["p_value"] <= level for rank in ranked)
 
 
 MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)

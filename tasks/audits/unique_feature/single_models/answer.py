@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
+from tasks.audits.unique_feature.population import LEVEL, Population, population_by_slopes
 from tasks.audits.unique_feature.single_models import plain_words as plain
 from tasks.audits.unique_feature.single_models import sentences
 from tasks.audits.unique_feature.single_models.evidence import (
@@ -64,7 +64,7 @@ PART_ERROR = (
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     family = Population(config.family.count + 1)
-    references = population_beside_references(config)
+    references = population_by_slopes(config)
     if deciding_metrics(config)[0] is not None:
         judged = references
     else:
@@ -73,10 +73,10 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
         "p": f"{LEVEL:g}",
         "place": _describe_last_place(family),
         "called": number_per_hundred(family.last_called / family.size),
-        "place_beside": _describe_last_place(references),
-        "called_beside": number_per_hundred(references.last_called / references.size),
+        "overriding_place": _describe_last_place(references),
+        "overriding_called": number_per_hundred(references.last_called / references.size),
         "called_at_all": number_per_hundred(judged.last_called / judged.size),
-        "all_beside": references.describe(),
+        "overriding_population": references.describe(),
         "missed": f"{100 * MISSED:g}",
         "enough": f"{100 * ENOUGH:g}",
     }
@@ -111,11 +111,11 @@ def accuse(
     )
 
 
-def _is_small_beside(evidence: PanelEvidence) -> bool:
+def _is_overriding_rank_small(evidence: PanelEvidence) -> bool:
     """Return whether the rank that replaces the family's is small, and the feature is distinguished from its
     look-alikes.
     """
-    return evidence.second_rank is not None and evidence.second_rank.is_small and evidence.is_told_apart
+    return evidence.overriding_rank is not None and evidence.overriding_rank.is_small and evidence.is_told_apart
 
 
 NO_ANSWER: dict[str, Any] = {
@@ -132,18 +132,18 @@ RULES = Rules[PanelEvidence](
             asks_one_family,
         ),
         accuse(
-            "compared with the references, the feature ranks {place_beside} among {all_beside} (one-sided test, p at "
-            "most {p}), whatever its rank in the family",
-            _is_small_beside,
-            "called_beside",
+            "compared with the references, the feature ranks {overriding_place} among {overriding_population} "
+            "(one-sided test, p at most {p}), whatever its rank in the family",
+            _is_overriding_rank_small,
+            "overriding_called",
             "single models with references",
             has_references,
         ),
         accuse(
-            "by the weights of the first layer, the feature ranks {place_beside} among {all_beside} (one-sided test, p "
-            "at most {p}), whatever its rank in the family",
-            _is_small_beside,
-            "called_beside",
+            "by the weights of the first layer, the feature ranks {overriding_place} among {overriding_population} "
+            "(one-sided test, p at most {p}), whatever its rank in the family",
+            _is_overriding_rank_small,
+            "overriding_called",
             "single models judged by their first layer",
             reads_weights,
         ),
@@ -152,7 +152,7 @@ RULES = Rules[PanelEvidence](
             "the deciding rank is as significant, but the rank among the look-alikes of some part is not, or was not "
             "computed: the model knows this feature or one that shares a part with it, and the evidence does not show "
             "which",
-            lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_second_rank,
+            lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_overriding_rank,
             PART_ERROR % "called_at_all",
             because=sentences.end_with_resemblance,
             explain=plain.explain_shared_part,

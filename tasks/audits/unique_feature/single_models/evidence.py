@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.given_models import AnswerRank, FirstLayerRank, JudgedBy, ReferenceRank
-from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.exact_ranks import REFERENCE_PART_RANK, REFERENCE_RANK
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.population import LEVEL, Population
 from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_RANK
@@ -97,28 +97,28 @@ class TableCheck:
 class PanelEvidence:
     """Evidence for the answer, from rows of the summary.
 
-    `names` contains the (metric, setting) keys of these rows, the decisive one first. `second_rank` is the rank
+    `names` contains the (metric, setting) keys of these rows, the decisive one first. `overriding_rank` is the rank
     compared with references, or by the weights of the first layer; it decides instead of `rank`, the rank in the
     family. It is None if there is neither. `parts` contains the ranks among the look-alikes of each part, by the
     decisive score; it is empty if they were not requested. `tied` is the summary row with the share of tied scores in
     the family. `checks` contains the results for the returned tables, except for the `unchecked` ones, and `key` is the
-    beginning of the SHA-256 of the export. `lacks_second_rank` is True if `second_rank` is required but missing.
+    beginning of the SHA-256 of the export. `lacks_overriding_rank` is True if `overriding_rank` is needed but missing.
     """
 
     names: tuple[Name, ...]
     rank: Rank
-    second_rank: Rank | None
+    overriding_rank: Rank | None
     parts: tuple[Rank, ...]
     push: Push
     tied: Row | None
     checks: tuple[TableCheck, ...]
     unchecked: int
     key: str
-    lacks_second_rank: bool
+    lacks_overriding_rank: bool
 
     @property
     def deciding_rank(self) -> Rank:
-        return self.rank if self.second_rank is None else self.second_rank
+        return self.rank if self.overriding_rank is None else self.overriding_rank
 
     @property
     def differing_parts(self) -> tuple[int, ...]:
@@ -133,8 +133,8 @@ class PanelEvidence:
     @property
     def is_clear(self) -> bool:
         """Whether no rank is small, and a relevant push is excluded and would have been found."""
-        ranks = (self.rank, self.second_rank) if self.second_rank is not None else (self.rank,)
-        if self.lacks_second_rank or any(rank.is_small for rank in ranks):
+        ranks = (self.rank, self.overriding_rank) if self.overriding_rank is not None else (self.rank,)
+        if self.lacks_overriding_rank or any(rank.is_small for rank in ranks):
             return False
         return self.push.is_excluded and self.push.power >= ENOUGH
 
@@ -149,14 +149,14 @@ class PanelEvidence:
 
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
     """Read the evidence from the first row of each metric. Returns None if no model has been evaluated."""
-    beside_metric, parts_metric = deciding_metrics(config)
+    overriding_metric, parts_metric = deciding_metrics(config)
     push = first_row(rows, PUSH)
     rank = first_row(rows, RANK)
     others_row = first_row(rows, OTHERS)
-    if beside_metric is None:
-        beside_row = None
+    if overriding_metric is None:
+        overriding_row = None
     else:
-        beside_row = first_row(rows, beside_metric)
+        overriding_row = first_row(rows, overriding_metric)
     if push is None or rank is None or others_row is None or push["estimate"] is None:
         return None
     power_row = first_row(rows, FOUND)
@@ -164,9 +164,9 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     setting = read_setting(push)
     checks, key = _read_checks(rows)
     return PanelEvidence(
-        names=names_of(beside_row, rank, push, others_row),
+        names=names_of(overriding_row, rank, push, others_row),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others_row["n"] + 1), rank["n"]),
-        second_rank=None if beside_row is None else _read_rank_beside(beside_row),
+        overriding_rank=None if overriding_row is None else _read_overriding_rank(overriding_row),
         parts=tuple(map(_read_part_rank, select_rows(rows, parts_metric))),
         push=Push(
             value=push["estimate"],
@@ -180,20 +180,20 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         checks=checks,
         unchecked=max(0, _count_tables(config) - len(checks)),
         key=key,
-        lacks_second_rank=beside_metric is not None and beside_row is None,
+        lacks_overriding_rank=overriding_metric is not None and overriding_row is None,
     )
 
 
 def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
     """Return the metric of the rank that decides in place of the family's, if any, and the metric of the parts."""
     if has_references(config):
-        return BESIDE, BESIDE_PARTS
+        return REFERENCE_RANK, REFERENCE_PART_RANK
     if reads_weights(config):
         return (BY_WEIGHTS, BY_WEIGHTS_PARTS)
     return (None, PART_RANK)
 
 
-def _read_rank_beside(row: Row) -> Rank:
+def _read_overriding_rank(row: Row) -> Rank:
     setting = read_setting(row)
     population = Population.from_setting(setting)
     return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))

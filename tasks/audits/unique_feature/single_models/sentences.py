@@ -23,7 +23,7 @@ RESEMBLANCE = require(
     "because an unusual feature may stand out without having been memorised",
     "the auditor",
 )
-BESIDE_LIMITS = (
+REFERENCE_LIMITS = (
     "The more the reference models resemble the model, the more is detected; whatever they are, a model that was not "
     "trained on a drawn feature is called in 5 % of cases."
 )
@@ -69,8 +69,8 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
         f"({p_in_words(rank.p)}); the log odds of {label} rise by {push.value:.4g} nats more than the mean of the "
         f"others{spread}"
     )
-    if evidence.second_rank is not None:
-        words += f"; {_describe_rank_beside(evidence.second_rank)}"
+    if evidence.overriding_rank is not None:
+        words += f"; {_describe_overriding_rank(evidence.overriding_rank)}"
     if evidence.deciding_rank.is_small:
         words += _describe_parts(evidence.parts)
     return words
@@ -86,7 +86,7 @@ def _describe_parts(parts: tuple[Rank, ...]) -> str:
     return f"; among look-alikes that differ in one part, its place is {' and '.join(places)}"
 
 
-def _describe_rank_beside(rank: Rank) -> str:
+def _describe_overriding_rank(rank: Rank) -> str:
     """Describe the rank compared with references, or by the first layer."""
     position = f"its place is {rank.position:,} of {rank.population.describe()}"
     if not rank.references:
@@ -121,7 +121,7 @@ def end_with_limit(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
     """State why nothing is decided."""
     push = evidence.push
-    if evidence.lacks_second_rank:
+    if evidence.lacks_overriding_rank:
         return "; the deciding rank is missing: run the same command again."
     if evidence.rank.is_small:
         return ", and that rank alone decides: audit more models of the same data."
@@ -146,9 +146,9 @@ def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> st
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
     yield LIMITS
-    if evidence.second_rank is not None:
-        if evidence.second_rank.references:
-            yield BESIDE_LIMITS
+    if evidence.overriding_rank is not None:
+        if evidence.overriding_rank.references:
+            yield REFERENCE_LIMITS
             yield UNSEEN_BY_REFERENCES
         else:
             yield WEIGHT_LIMITS

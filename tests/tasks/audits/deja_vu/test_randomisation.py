@@ -155,7 +155,7 @@ def test_two_sided_p_agrees_with_all_partitions(better: bool) -> None:
 def test_difference_is_undefined_without_both_sets() -> None:
     outcome = Inferences(np.ones(3, bool), np.zeros(3))
     for first in (np.ones(3, bool), np.zeros(3, bool)):
-        assert None is differs(np.zeros(3, np.int64), first, outcome, 20, 19, np.random.default_rng(0))
+        assert differs(np.zeros(3, np.int64), first, outcome, 20, 19, np.random.default_rng(0)) is None
 
 
 def test_equal_sets_differ_at_the_stated_rate() -> None:

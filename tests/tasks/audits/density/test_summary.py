@@ -196,7 +196,7 @@ def test_no_table_gives_no_row() -> None:
 
 
 def all_tables(lost_fits: Sequence[int] = ()) -> dict[str, pa.Table]:
-    """A table of each measure that the summary reads, without the trainings in `missing`."""
+    """A table of each measure that the summary reads, without the trainings in `lost_fits`."""
     models = made_up.folds(90, 3, 4)
     log_p = made_up.noise(np.random.default_rng(7), 90, 3, 4, 4.0, 2.0)
     fits = made_up.fold_tables(models, {1: log_p - 5, 2: log_p})

@@ -177,7 +177,7 @@ def test_similarity_uses_equally_rounded_calibration_models() -> None:
         answers.append(agreement(values_of_model[IS_CONTROL], calibration) or 0.0)
     assert likeness_check(answers, calibration_agreements(calibration, calibration.round(1)), 0.25) == agreed
     single = effects(calibration=REFERENCES[:1])
-    assert None is single.likeness_checks(single.matrix.replicates("target", 0))[1].value
+    assert single.likeness_checks(single.matrix.replicates("target", 0))[1].value is None
 
 
 def test_model_without_classes_has_no_accuracy() -> None:

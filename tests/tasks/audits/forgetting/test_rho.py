@@ -199,8 +199,8 @@ def test_several_targets_have_their_own_variance() -> None:
     assert pytest.approx(
         [terms_of_three[0].variance, terms_of_three[1].variance, *(t.freedom for t in terms_of_three)]
     ) == [0.25 / 3, 0.0, 2, 1]
-    assert None is mean_estimate(0.0, result, 2).low
-    assert None is mean_estimate(1.0, result, 2).high
+    assert mean_estimate(0.0, result, 2).low is None
+    assert mean_estimate(1.0, result, 2).high is None
     # The delta method: the logit of 0.2 has 1 / (1 - 0.2) times the relative error, on two degrees of freedom.
     margin = stats.t.ppf(0.975, 2) * np.sqrt(0.02) / 0.8
     ends = special.expit(special.logit(0.2) + np.array([-margin, margin]))

@@ -14,17 +14,14 @@ from scipy import special, stats
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
-from tasks.audits.membership.canary_answer import (
-    BROKEN_MEANING,
-    has_canaries,
-)
+from tasks.audits.membership.canary_answer import has_canaries
 from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import About, Canaries, Halves, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
 from tasks.audits.membership.plain_words import certainty
 from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, training
-from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, epsilon_rows
+from tasks.contract.epsilon_rows import AT_LEAST, BROKEN_MEANING, LEVEL, SPENT, Bound, Spent, epsilon_rows
 from tasks.contract.job import Job, marks
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import MODEL, SUMMARY

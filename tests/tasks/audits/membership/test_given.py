@@ -293,7 +293,7 @@ def test_lead_is_difference_of_mean_ranks() -> None:
     # 0.
     assert pytest.approx(table["lead"].to_pylist()) == [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375]
     unseen_leads = table["unseen_lead"].to_pylist()
-    assert None is unseen_leads[0]
+    assert unseen_leads[0] is None
     assert pytest.approx(unseen_leads[1:]) == [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375]
     scores = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
     assert rank_distances(scores).tolist() == table["distance"].to_pylist()

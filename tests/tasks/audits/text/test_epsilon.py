@@ -12,9 +12,9 @@ from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import OBJECTIVES
 from tasks.audits.text.config import about
 from tasks.audits.text.measures import summary
-from tasks.audits.text.secrets.answer import BROKEN
 from tasks.audits.text.secrets.epsilon import AtEpsilon, epsilon, mean_power
 from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.contract.epsilon_rows import BROKEN
 from tasks.contract.summaries import index_rows, row_name
 from tasks.training.privacy_config import DifferentialPrivacy
 from tasks.training.recipe import Privacy

@@ -217,14 +217,14 @@ def configure(settings: Mapping[str, Any] | None = None, /, **short_settings: An
 CLEAR = PanelEvidence(
     names=(),
     rank=Rank(100, 0.5, Population(201), 1),
-    second_rank=None,
+    overriding_rank=None,
     parts=(),
     push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
     tied=None,
     checks=(),
     unchecked=0,
     key="",
-    lacks_second_rank=False,
+    lacks_overriding_rank=False,
 )
 
 

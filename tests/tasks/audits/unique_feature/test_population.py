@@ -48,7 +48,7 @@ def test_glyphs_are_counted_and_others_have_a_family() -> None:
     letters = with_settings(letter, family=Family("letters", count=25))
     populations = []
     for each in (letter, words, letters):
-        populations.append(population.population_beside_references(each))
+        populations.append(population.population_by_slopes(each))
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == populations
     assert population.subset_count(5, 2) == 10
     assert population.set_name(0) == "feature"

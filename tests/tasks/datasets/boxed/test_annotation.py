@@ -30,7 +30,7 @@ def test_boxes_of_another_size_are_scaled_outwards() -> None:
 
 def test_corners_have_any_order_and_size_is_optional() -> None:
     annotation = parse_annotation(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
-    assert None is annotation.size
+    assert annotation.size is None
     assert annotation.boxes(8, 8).tolist() == [[10, 5, 20, 31]]
     assert parse_annotation(b"<annotation/>").boxes(8, 8).shape == (0, 4)
 

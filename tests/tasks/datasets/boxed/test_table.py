@@ -54,7 +54,7 @@ def test_images_and_boxes_match_the_rows(folder: Path) -> None:
     assert [boxes.tolist() for boxes in pictures.boxes] == [[[0, 0, 9, 9]], [], [[1, 2, 30, 40], [31, 2, 33, 4]]]
     assert [list(picture(number).shape[:2]) for number in range(3)] == pictures.sizes.tolist()
     np.testing.assert_array_equal(picture(1), pictures.picture(1))
-    assert None is pictures.given_parts
+    assert pictures.given_parts is None
     assert not pictures.is_validation.any()
 
 
@@ -76,7 +76,7 @@ def test_table_may_assign_parts(folder: Path) -> None:
     pictures = load_table(folder, f"{COLUMNS},part\n{rows(rows_with_parts)}")
     assert pictures.given_parts == ("public", "held out", "trained")
     plain = load_table(folder, f"{COLUMNS}\n{rows(ROWS)}")
-    assert None is plain.given_parts
+    assert plain.given_parts is None
 
 
 def test_image_is_turned_by_its_exif_orientation(folder: Path) -> None:

@@ -137,7 +137,7 @@ def test_unanswered_part_leaves_m_undefined() -> None:
         2,
         0,
     )
-    assert None is summary_rows(memorization_of(table(score_rows("train", [1, 0]))))["m", setting(at="end")]["estimate"]
+    assert summary_rows(memorization_of(table(score_rows("train", [1, 0]))))["m", setting(at="end")]["estimate"] is None
 
 
 def test_numeric_questions_have_own_rows() -> None:
@@ -173,7 +173,7 @@ def test_entropy_converts_m_to_nats() -> None:
 
 def test_few_answers_have_no_entropy() -> None:
     memorization_table = memorization_of(table(*SMALL))
-    assert None is row(memorization_table)["entropy"]
+    assert row(memorization_table)["entropy"] is None
     assert not {"H(X)", "mem, nats", "epsilon / H(X)"} & {
         metric for metric, _ in summary_rows(memorization_table, About("numeric", 1.0))
     }
@@ -205,7 +205,7 @@ def test_best_epoch_has_highest_held_out_accuracy() -> None:
 def test_returned_answers_have_no_epoch() -> None:
     memorization_table = memorization_of(counted_scores((5, 10), (2, 10), epoch=None, train_loss=None))
     assert row(memorization_table, epoch=None)["m"] == pytest.approx(0.3)
-    assert None is row(memorization_table, epoch=None)["train_loss"]
+    assert row(memorization_table, epoch=None)["train_loss"] is None
     summary = summary_rows(memorization_table)
     assert "epoch of best validation" not in {metric for metric, _ in summary}
     assert summary["m", setting(at="end")]["estimate"] == pytest.approx(0.3)

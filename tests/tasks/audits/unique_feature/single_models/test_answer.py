@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.exact_ranks import REFERENCE_PART_RANK, REFERENCE_RANK
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.population import GLYPHS, LEVEL, Population
 from tasks.audits.unique_feature.single_models.answer import ANSWERING, PARTLY, thresholds
@@ -23,10 +23,10 @@ from tasks.audits.unique_feature.single_models.evidence import (
 from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.single_models.sentences import (
-    BESIDE_LIMITS,
     GUESSED,
     LIMITS,
     NAMED_FEATURE,
+    REFERENCE_LIMITS,
     RESEMBLANCE,
     WEIGHT_LIMITS,
 )
@@ -124,21 +124,21 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
         (MODEL_FILE, DISTINCT_PARTS, "not detected"),  # look-alikes alone never accuse
         (MODEL_FILE, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
         (MODEL_FILE, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | DISTINCT_PARTS, "memorised"),
-        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "second_rank": LARGE}, "not assessable"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "overriding_rank": LARGE}, "not assessable"),
         (MODEL_FILE, {"tied": tied_row(0.05, 1, "model")}, "not detected"),
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (MODEL_FILE, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
-        (REFERENCE, {"second_rank": LARGE}, "not detected"),
-        (REFERENCE, {"second_rank": SMALL} | DISTINCT_PARTS, "memorised"),  # regardless of its rank in the family
-        (REFERENCE, {"second_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
-        (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
-        (REFERENCE, {"lacks_second_rank": True}, "undecided"),
-        (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
-        (MODEL_FILE, {"second_rank": SMALL, "rank": LARGE} | DISTINCT_PARTS, PARTLY),  # a rule for references only
-        (LAYER, {"second_rank": LARGE}, "not detected"),
-        (LAYER, {"second_rank": SMALL} | DISTINCT_PARTS, "memorised"),
-        (LAYER, {"second_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (REFERENCE, {"overriding_rank": LARGE}, "not detected"),
+        (REFERENCE, {"overriding_rank": SMALL} | DISTINCT_PARTS, "memorised"),  # regardless of its rank in the family
+        (REFERENCE, {"overriding_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (REFERENCE, {"overriding_rank": LARGE, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
+        (REFERENCE, {"lacks_overriding_rank": True}, "undecided"),
+        (REFERENCE, {"lacks_overriding_rank": True, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
+        (MODEL_FILE, {"overriding_rank": SMALL, "rank": LARGE} | DISTINCT_PARTS, PARTLY),  # a rule for references only
+        (LAYER, {"overriding_rank": LARGE}, "not detected"),
+        (LAYER, {"overriding_rank": SMALL} | DISTINCT_PARTS, "memorised"),
+        (LAYER, {"overriding_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
         (LAYER, {"rank": SMALL} | DISTINCT_PARTS, PARTLY),  # without the rank by weights, no rank accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
@@ -168,8 +168,9 @@ def test_evidence_is_read_from_the_summary() -> None:
     rows = [
         *(row for row in push_table(0.4, 0.2, 0.6, 0.01, n=3).to_pylist() if row["metric"] != FOUND),
         summary_row(FOUND, 0.7, 3, nats=0.05),
-        summary_row(BESIDE, 70.4, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
-        summary_row(BESIDE_PARTS, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
+        summary_row(REFERENCE_RANK, 70.4, 3, 0.07, references=2)
+        | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
+        summary_row(REFERENCE_PART_RANK, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
         tied_row(0.25, 3, "model"),
         summary_row(TWICE, 0.051, 40, table=1, key="abc"),
         summary_row(LABELS, 0.9, 20, 0.3, table=1) | {"null": 0.95},
@@ -177,16 +178,16 @@ def test_evidence_is_read_from_the_summary() -> None:
     ]
     settings = {row["metric"]: row["setting"] for row in rows}
     assert PanelEvidence(
-        names=tuple((metric, settings[metric]) for metric in (BESIDE, RANK, PUSH, OTHERS)),
+        names=tuple((metric, settings[metric]) for metric in (REFERENCE_RANK, RANK, PUSH, OTHERS)),
         rank=Rank(2, 0.01, Population(201), 3),
-        second_rank=Rank(70, 0.07, Population(1000, True), 3, 2),
+        overriding_rank=Rank(70, 0.07, Population(1000, True), 3, 2),
         parts=(Rank(4, 0.04, Population(100), 3, 2),),
         push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
         tied=tied_row(0.25, 3, "model"),
         checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
         unchecked=1,
         key="abc",
-        lacks_second_rank=False,
+        lacks_overriding_rank=False,
     ) == read_panel_evidence(config, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
 
 
@@ -199,7 +200,7 @@ def test_missing_rows_are_not_invented() -> None:
     evidence = read_panel_evidence(MODEL_FILE, index_rows(pa.Table.from_pylist(remaining_rows, SUMMARY)))
     assert evidence is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == evidence.push
-    assert (evidence.second_rank, evidence.lacks_second_rank, evidence.tied) == (None, False, None)
+    assert (evidence.overriding_rank, evidence.lacks_overriding_rank, evidence.tied) == (None, False, None)
     assert evidence.checks == ()
     assert evidence.unchecked == 0
     assert evidence.key == ""
@@ -215,18 +216,18 @@ def test_missing_rows_are_not_invented() -> None:
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*evidence.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
-    assert (lacks.second_rank, lacks.lacks_second_rank, lacks.parts) == (None, True, ())
+    assert (lacks.overriding_rank, lacks.lacks_overriding_rank, lacks.parts) == (None, True, ())
     rows.append(summary_row(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
     weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert weighed is not None
-    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.second_rank, weighed.lacks_second_rank)
+    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.overriding_rank, weighed.lacks_overriding_rank)
     for metric in (RANK, PUSH, OTHERS):
         fewer_rows = [row for row in rows if row["metric"] != metric]
         assert read_panel_evidence(MODEL_FILE, index_rows(pa.Table.from_pylist(fewer_rows, SUMMARY))) is None
 
 
 def test_evidence_with_a_small_rank_is_not_clear() -> None:
-    ranks = [{}, {"rank": SMALL}, {"second_rank": SMALL}, {"second_rank": LARGE}]
+    ranks = [{}, {"rank": SMALL}, {"overriding_rank": SMALL}, {"overriding_rank": LARGE}]
     assert [replace(CLEAR, **rank_changes).is_clear for rank_changes in ranks] == [True, False, False, True]
 
 
@@ -252,10 +253,10 @@ def test_inconsistent_table_is_doubted(golden: Golden, changes: dict[str, Any]) 
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=0.25)}),
         (MODEL_FILE, {"push": replace(CLEAR.push, power=0.79)}),
         (MODEL_FILE, {"tied": tied_row(0.5, 1, "model")}),
-        (REFERENCE, {"lacks_second_rank": True}),
-        (REFERENCE, {"second_rank": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
-        (REFERENCE, {"second_rank": Rank(7, 0.05, Population(100), 1, 2)} | DISTINCT_PARTS),
-        (LAYER, {"second_rank": Rank(70, 0.07, Population(100), 1)}),
+        (REFERENCE, {"lacks_overriding_rank": True}),
+        (REFERENCE, {"overriding_rank": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
+        (REFERENCE, {"overriding_rank": Rank(7, 0.05, Population(100), 1, 2)} | DISTINCT_PARTS),
+        (LAYER, {"overriding_rank": Rank(70, 0.07, Population(100), 1)}),
         (TABLE, {"unchecked": 1}),
     ],
 )  # fmt: skip
@@ -263,10 +264,10 @@ def test_sentence_ends_with_the_reason(golden: Golden, config: UniqueFeature, ch
     evidence = replace(CLEAR, **changes)
     answer, _page = judge(ANSWERING, config, evidence)
     golden(answer.sentence)
-    assert [LIMITS in answer.limits, BESIDE_LIMITS in answer.limits, WEIGHT_LIMITS in answer.limits] == [
+    assert [LIMITS in answer.limits, REFERENCE_LIMITS in answer.limits, WEIGHT_LIMITS in answer.limits] == [
         True,
-        evidence.second_rank is not None and config is REFERENCE,
-        evidence.second_rank is not None and config is LAYER,
+        evidence.overriding_rank is not None and config is REFERENCE,
+        evidence.overriding_rank is not None and config is LAYER,
     ]
 
 
@@ -275,7 +276,7 @@ def test_rules_state_places_and_rates_of_their_population() -> None:
     with_references = replace(
         small_family, question=replace(REFERENCE.question, shape=(28, 28, 1), family=small_family.family)
     )
-    names = ("place", "called", "place_beside", "called_beside", "called_at_all")
+    names = ("place", "called", "overriding_place", "overriding_called", "called_at_all")
     without_references = [
         "at a place that a family of this size does not have",
         "0",
