@@ -162,7 +162,7 @@ def describe_limits(config: DejaVu, evidence: Evidence | None) -> str:
         return " ".join((LIMITS, DRAWN_IMAGES, NO_NEAR_COPIES))
     conditions = [STATED_IMAGES]
     if evidence is not None and evidence.reference_p is not None:
-        alike = "a model that was trained on neither set names the objects of both about equally often"
+        alike = "a model that was trained on neither set names the objects of both equally often, apart from chance"
         conditions.append(confirm(alike, evidence.reference_p > UNLIKE))
     return " ".join([LIMITS_OF_SENT if is_sent(config) else LIMITS_OF_GIVEN, *conditions])
 

@@ -143,8 +143,8 @@ LIMITS = (
     "reported as memorised are not proven safe, and more trainings can detect more. "
     f"{ensure('chance decided which models were trained without an image')} "
     + require(
-        "the data contain no near copies of a tested image, because models that are trained without the image still "
-        "train on its copy (question=duplicates lists the closest pairs)",
+        "the data contain no near copy of a tested image; otherwise, models that are trained without the image still "
+        "train on its copy, and memorisation can be missed (question=duplicates lists the closest pairs)",
         "the owner of the data",
     )
 )

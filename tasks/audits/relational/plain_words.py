@@ -35,7 +35,7 @@ NOTICE_OF_NULL = (
 )
 
 REMOVE_ANSWERS = (
-    "Treat the answers in the training texts as disclosed to everyone who can query the model.",
+    "Treat the answers in the training texts as disclosed to everyone who can query a model trained on them.",
     advise_retraining(first="remove them from the texts"),
 )
 OTHER_QUESTIONS = ("Keep this page with the files that it names. Also audit other questions about the same texts.",)

@@ -30,7 +30,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **select_meanings(
         ("memorised", "not detected", BELOW_RELEVANT_SIZE),
         {
-            "memorised": "Anyone who can query the model can find out what its training texts contain.",
+            "memorised": "Anyone who can query a model trained on these texts can find out what they contain.",
         },
     ),
     BROKEN: BROKEN_MEANING,

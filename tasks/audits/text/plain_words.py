@@ -13,7 +13,7 @@ from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
 from tasks.language_models.language_model import LanguageModel
 
-DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
+DISCLOSED = "Treat {items} as disclosed to everyone who can query a model trained on them."
 
 
 def share_line(

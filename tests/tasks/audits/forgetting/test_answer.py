@@ -270,7 +270,10 @@ def test_guessable_control_set_is_reported() -> None:
     given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     secret = with_settings(given_tables, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
-    phrases = ["determined by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    phrases = [
+        "the auditor alone chose its seed",
+        f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party",
+    ]
     for config, words in ((secret, phrases[0]), (bound, phrases[1])):
         assert words in verdict_of(*target("table.csv", *HELD), config=config).limits
     warned = [
