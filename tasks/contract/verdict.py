@@ -26,9 +26,7 @@ class Meaning:
 
 
 ANSWERS: Mapping[Answer, Meaning] = {
-    "memorised": Meaning(
-        "the audit found that the examined models retain at least some of their training data", "accused"
-    ),
+    "memorised": Meaning("the audit found that the models retain some of their training data", "accused"),
     "not detected": Meaning("no memory was found, and an effect of relevant size would have been detected", "cleared"),
     "forgotten": Meaning("the model behaves like one that was never trained on the data", "cleared"),
     "not forgotten": Meaning("the model still contains what it was trained on", "accused"),

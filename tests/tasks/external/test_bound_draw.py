@@ -37,7 +37,9 @@ def test_bound_draw_names_its_commitment_and_nonce() -> None:
         f"The order is bound: it follows from the commitment {DRAW.pool_commitment} and the nonce {NONCE} of dr"
         in bound
     )
-    assert "The order was the auditor alone chose its seed" in describe_draw("The order", "", "", "drand round 12")
+    assert "The order was random, but the auditor alone chose its seed" in describe_draw(
+        "The order", "", "", "drand round 12"
+    )
 
 
 def test_seed_follows_from_secret_and_nonce() -> None:
