@@ -71,7 +71,7 @@ def test_rates_describe_the_studied_question_only(audit: str, studied: str, othe
 
 def test_certificate_of_another_question_quotes_no_rates() -> None:
     certificate = Certificate("", (), "", "Errors are rare.", "", ())
-    assert "As a check" in add_rates(certificate, "relational", Relational(Answers())).error
+    assert "As a check" in add_rates(certificate, "relational", Relational(Answers())).other_errors
     assert add_rates(certificate, "relational", Relational(Linear())) == certificate
 
 

@@ -92,7 +92,7 @@ def test_images_with_copies_are_not_called() -> None:
     assert is_called[:40].sum() == 0
     assert is_called[40:80].sum() == 40
     assert is_called[80:].sum() == 0
-    assert "no near copies of a tested image" in LIMITS
+    assert "no near copy of a tested image" in LIMITS
 
 
 @pytest.mark.slow  # 300 runs

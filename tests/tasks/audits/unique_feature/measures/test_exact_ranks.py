@@ -266,7 +266,7 @@ def test_memorised_glyph_is_first_of_all(files: dict[str, ModelFile], models: tu
     assert answer.answer == "memorised"
     assert "by its slopes, compared with 3 reference models, its place is" in answer.sentence
     assert "of all 4,457,400 glyphs" in answer.sentence
-    assert "reference models must be of the same kind" in answer.limits
+    assert "reference models are of the same kind" in answer.limits
 
 
 def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:
