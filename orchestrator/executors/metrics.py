@@ -54,7 +54,7 @@ METRICS = {
         Metric("engram_models", "Counter", "Networks trained by finished jobs.", ("task",)),
         Metric("engram_queue", "Gauge", "Current jobs: sent to the cluster, or waiting.", ("state",)),
         Metric("engram_gpu_seconds", "Counter", "Total seconds of jobs that measured their GPU.", ("task",)),
-        Metric("engram_gpu_busy_seconds", "Counter", "Seconds of these jobs during which the GPU was busy.", ("task",)),
+        Metric("engram_gpu_busy_seconds", "Counter", "Seconds in which the GPU was busy during these jobs.", ("task",)),
         Metric("engram_store_bytes", "Counter", "Bytes of tables read or written by workers.", ("operation",)),
         Metric("engram_store_seconds", "Counter", "Total seconds of these reads and writes.", ("operation",)),
         Metric(
