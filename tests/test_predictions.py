@@ -101,7 +101,7 @@ def test_system_that_memorised_its_questions_is_detected(engram: Here, data: str
     answer_all(engram.folder, by_heart(question_set.by_id, key))
     run = engram.json(*GIVEN, f"data={data}", SECRET, "--report")
     report = words(Path(run["report"]))
-    assert "Memorised: with digits removed from the contexts" in report
+    assert "Memorised: relational m, corrected for common answers, is " in report
     assert f"key of the handed-out questions begins with {exported['commitment'][:16]}" in report
     assert SECRET.removeprefix("secret=") not in Path(run["report"]).read_text()
 
@@ -134,7 +134,7 @@ def test_answers_with_original_ids_are_accepted(engram: Here) -> None:
             right[question.id] = question.golds[0][0] if name != "validation-corrupted" else "1"
         (engram.folder / "predictions" / f"{name}.json").write_text(json.dumps(right))
     output = engram(*GIVEN, SECRET).stdout
-    assert "Memorised: with digits removed from the contexts" in output
+    assert "Memorised: relational m, corrected for common answers, is " in output
     assert "handed-out" not in output
 
 

@@ -80,7 +80,7 @@ def of_training() -> frozenset[str]:
 def test_toy_that_remembers_answers_is_called_memorised(here: Here) -> None:
     predictions = answer_questions(here, "remembering", "facts", remembers, *ASKED)
     output = here(*RUN, *ASKED, predictions).stdout
-    assert "Memorised: with digits removed from the contexts, relational m, corrected for" in output
+    assert "Memorised: relational m, corrected for common answers, is " in output
     assert "the model answers 100.0 % of training questions" in output
     assert "and 0.0 % of held-out ones" in output
     assert 0.95 < float(output.split(" for common answers, is ")[1].split()[0]) < 1  # minus the value of common answers
@@ -105,12 +105,12 @@ def guesses(question: Question, context: str) -> str:
 def test_guessing_toy_is_not_detected(here: Here) -> None:
     wide = "negligible=0.15"  # so few questions exclude no smaller difference
     output = here(*RUN, *ASKED, wide, answer_questions(here, "guessing", "facts", guesses, *ASKED)).stdout
-    assert "Not detected: with digits removed from the contexts, " in output
+    assert "Not detected: relational m, corrected for common answers, is " in output
 
 
 def test_constant_answers_to_corrupted_contexts_are_not_assessable(here: Here) -> None:
     output = here(*RUN, *ASKED, answer_questions(here, "fixed", "facts", reads, *ASKED)).stdout
-    assert "Not assessable: with digits removed from the contexts, " in output
+    assert "Not assessable: relational m, corrected for common answers, is " in output
     assert "the model answers 0.0 % of training questions" in output
     assert "the most common answer to corrupted contexts exceeds its share of the reference answers by 100" in output
 

@@ -295,7 +295,7 @@ def test_owners_who_refuse_are_not_assessable() -> None:
 def test_letters_are_read_in_each_way_and_counted() -> None:
     ways = (
         name_reconstruction.TWIN,
-        name_reconstruction.BESIDE,
+        name_reconstruction.REFERENCE_RANK,
         name_reconstruction.NULL,
     )
     digits = name_reconstruction.digit_letters(owners=2, seed=3, epochs=1, members=20)
