@@ -140,6 +140,7 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
     return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
+TOO_SMALL = "The audit was too small to rule out a single memorised {item}."
 CONDITION = "Condition: "
 CHECKED = "The audit checked this: "
 ENSURED = "The audit did this itself, so it holds."

@@ -48,6 +48,18 @@ class Spent:
     p_value: float | None = None  # of the hypothesis that the true epsilon is at most `epsilon`
 
 
+def list_bounds(table_rows: Iterable[Row], units: str, unit: str) -> list[Bound]:
+    """Return the bounds in the rows of an epsilon table. `units` is the column that counts the units.
+
+    Only the first, decisive bound keeps its p-value.
+    """
+    bounds: list[Bound] = []
+    for table_row in table_rows:
+        p_value = None if bounds else table_row["p_value"]
+        bounds.append(Bound(table_row["bound"], table_row["epsilon"], table_row[units], unit, p_value))
+    return bounds
+
+
 def epsilon_rows(bounds: Iterable[Bound], spent: Spent | None, delta: float) -> Iterator[Row]:
     """Yield one row per bound, and one for the epsilon spent. `spent` is None if the training was not private."""
     for bound in bounds:

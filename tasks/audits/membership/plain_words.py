@@ -9,7 +9,15 @@ from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
-from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, PRIVACY, Boundary, NumberLine, advise_retraining
+from tasks.contract.certificate import (
+    NO_CONCLUSION_YET,
+    NOT_ENOUGH,
+    PRIVACY,
+    TOO_SMALL,
+    Boundary,
+    NumberLine,
+    advise_retraining,
+)
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import numerator
@@ -106,7 +114,7 @@ def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
     """Explain the records, and why the evidence is not sufficient for an answer."""
     explanation = explain_records(config, evidence)
     if not evidence.resolution.finds_one:
-        return f"{explanation} The audit was too small to rule out a single memorised record."
+        return f"{explanation} {TOO_SMALL.format(item='record')}"
     return (
         f"{explanation} An attacker who combines many records might still recognise some records, so the evidence is "
         "not sufficient for an answer in either direction."

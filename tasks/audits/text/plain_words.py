@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.audits.text.question import ReturnedTable
 from tasks.audits.text.tuning import TextReading
-from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, range_per_hundred
+from tasks.contract.certificate import NO_CONCLUSION_YET, TOO_SMALL, Boundary, NumberLine, range_per_hundred
 from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
 from tasks.language_models.language_model import LanguageModel
@@ -65,7 +65,7 @@ def name_given_model(source: TextReading | ReturnedTable) -> str:
 def explain_doubt(finds_one: bool, item: str) -> str:
     """Explain why the answer is undecided: too few models or candidates, or an interval that is too wide."""
     if not finds_one:
-        return f"The audit was too small to rule out a single memorised {item}."
+        return TOO_SMALL.format(item=item)
     return "The interval includes shares that would matter, so memorisation cannot be ruled out."
 
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.config import About, Canaries, Membership
 from tasks.audits.membership.trainings import CANARIES, canary_jobs
-from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
+from tasks.contract.epsilon_rows import LEVEL, Spent, epsilon_rows, list_bounds
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
@@ -156,22 +156,11 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     """Yield the bounds (decisive one first), the accountant's epsilon, the area under the curve, exposure and ties."""
     table_rows = tables.rows(EPSILON)
     for first in table_rows[:1]:
-        bounds = []
-        for table_row in table_rows:
-            bounds.append(
-                Bound(
-                    table_row["bound"],
-                    table_row["epsilon"],
-                    table_row["canaries"],
-                    "canary",
-                    table_row["p_value"] if table_row is first else None,
-                )
-            )
         if first["spent"] is None:
             spent = None
         else:
             spent = Spent(first["spent"], first["models"], first["p_spent"])
-        yield from epsilon_rows(bounds, spent, first["delta"])
+        yield from epsilon_rows(list_bounds(table_rows, "canaries", "canary"), spent, first["delta"])
         yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
         exposed = column_estimate(first, "exposure", first["inside"])
         yield row(EXPOSURE, {}, exposed, "canary", first["exposure_null"])

@@ -22,7 +22,7 @@ import pyarrow as pa
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.question import Secrets
 from tasks.audits.text.tuning import TextTuning
-from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
+from tasks.contract.epsilon_rows import LEVEL, Spent, epsilon_rows, list_bounds
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
@@ -110,17 +110,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the bounds, the decisive one first, and the detection rate that the accountant's epsilon permits."""
     bounds_rows = tables.rows(EPSILON)
     for first in bounds_rows[:1]:
-        bounds = []
-        for bound in bounds_rows:
-            bounds.append(
-                Bound(
-                    bound["bound"],
-                    bound["epsilon"],
-                    bound["secrets"],
-                    "secret",
-                    bound["p_value"] if bound is first else None,
-                )
-            )
+        bounds = list_bounds(bounds_rows, "secrets", "secret")
         yield from epsilon_rows(bounds, Spent(first["spent"], first["pairs"], first["p_spent"]), first["delta"])
         privacy = Privacy(first["spent"], first["delta"])
         setting = {"level": about.level}
