@@ -66,12 +66,10 @@ def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section
     if tiny:
         sizes = (2, 1)
         model_count = 2
+        autoencoders = partial(generation.stacked, data, device, 1, 2, (2, 1), FEW_STEPS)
     else:
         sizes = stacks.STACKS
         model_count = 64
-    if tiny:
-        autoencoders = partial(generation.stacked, data, device, 1, 2, (2, 1), FEW_STEPS)
-    else:
         autoencoders = partial(generation.stacked, data, device, 3, 1024)
     races = [
         Section(f"{name} raced", partial(race, name, data, device, tiny), seconds)

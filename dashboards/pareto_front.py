@@ -78,9 +78,7 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     existing_kinds = {point.kind for point in drawn_points}
     kinds = [kind for kind in LOOKS if kind in existing_kinds]
     entries = [_legend_entry(kind) for kind in kinds]
-    if least_utility is None:
-        entries += []
-    else:
+    if least_utility is not None:
         entries += [legend.line("lowest acceptable utility", **ALLOWED)]
     across, up = axis_limits(drawn_points, memorization, utility, least_utility)
     x_label = f"{memorization.name}, {memorization.unit} ({memorization.better} is better)"

@@ -177,9 +177,7 @@ def submit(
         files["audit.yaml"] = Path(audit_or_file)
         audit_or_file = "audit.yaml"
     arguments = ["run", audit_or_file, *(fields or ()), "--address", "auto", "--store", location]
-    if preset is None:
-        arguments += []
-    else:
+    if preset is not None:
         arguments += ["--preset", preset]
     arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
     if not options["again"]:

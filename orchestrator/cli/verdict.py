@@ -163,9 +163,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     jobs = status.jobs
     state = status.state
     if status.search is not None:
-        if state == "finished":
-            state += ""
-        else:
+        if state != "finished":
             state += f", {_describe_trials(status.search)}"
     elif state not in ("finished", "unreadable"):  # including runs that stopped once decided, with fewer jobs
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"

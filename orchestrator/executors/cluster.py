@@ -137,8 +137,6 @@ def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, no
             continue
         if entry.slot_time is None:
             entry.slot_time = now
-        else:
-            entry.slot_time = entry.slot_time
         calls.append((entry.call, now - entry.slot_time))
     return calls
 

@@ -29,13 +29,10 @@ class LocalExecutor:
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
         if gpus == "none":
             self._visible = {"CUDA_VISIBLE_DEVICES": ""}
-        else:
-            self._visible = {}
-        # torch uses the first GPU only.
-        if gpus == "none":
             self.gpus = 0
         else:
-            self.gpus = min(1, count_gpus())
+            self._visible = {}
+            self.gpus = min(1, count_gpus())  # torch uses the first GPU only
         self.gpu_types: Mapping[str, int] = {}
         self._store = open_store(store)
         self._calls: deque[Call] = deque()

@@ -58,11 +58,9 @@ class Range:
     def __str__(self) -> str:
         if self.is_whole_number:
             low = f"{int(self.low)}"
-        else:
-            low = f"{self.low:g}"
-        if self.is_whole_number:
             high = f"{int(self.high)}"
         else:
+            low = f"{self.low:g}"
             high = f"{self.high:g}"
         if self.log:
             return f"log({low}..{high})"

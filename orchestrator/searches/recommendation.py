@@ -298,11 +298,9 @@ def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
         best = search.trial(answer.winner or 0, FRESH)
         if best is None:
             choices_text = ""
-        else:
-            choices_text = trial_name({**best, "part": ""})
-        if best is None:
             report_hint = ""
         else:
+            choices_text = trial_name({**best, "part": ""})
             report_hint = f" For the remaining memorisation of the winner: engram report {best['run']}."
         return (
             f"Train with {choices_text}; then audit the model that you will use, which is not one of "

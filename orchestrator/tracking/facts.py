@@ -88,8 +88,6 @@ class ProgressLog:
         now = self._now = seconds_of(event["time"])
         if self.began is None:
             self.began = now
-        else:
-            self.began = self.began
         self._tally.take(event)
         if is_end(event):
             self.state = event["event"]

@@ -87,15 +87,11 @@ class Ratio:
             words += drawing.format_number(self.rho)
         if self.ends:
             words += drawing.format_interval(*self.ends)
-        if self.two_sided is None:
-            words += ""
-        else:
+        if self.two_sided is not None:
             words += f"; two-sided rho {drawing.format_number(self.two_sided)}"
         if self.rule:
             words += f", ≥ 1 in {self.rule} triples"
-        if self.paper is None:
-            words += ""
-        else:
+        if self.paper is not None:
             words += f"; the paper's {drawing.format_number(self.paper)}"
         return f"{words}."
 

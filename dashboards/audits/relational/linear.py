@@ -139,6 +139,4 @@ def _better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
             epsilon = row["epsilon"]
             if epsilon not in best or row["m"] > best[epsilon]["m"]:
                 best[epsilon] = row
-            else:
-                best[epsilon] = best[epsilon]
     return [best[epsilon] for epsilon in sorted(best)]

@@ -93,7 +93,6 @@ def test_replaced_images_follow_all_others(kinds: dict[str, PictureSet], kind: s
     pixels, labels = data.rows(torch.tensor([[80, 5], [81, 82]], dtype=torch.int32))
     assert tuple(pixels.shape) == (2, 2, 192)
     assert int(pixels[0, 0].min()) == 255
-    assert 0 == 0
     assert [int(row_pixels.max()) for row_pixels in pixels[1]] == [0, 0]
     assert images.train.pixels(np.array([5])).reshape(-1).tolist() == pixels[0, 1].tolist()
     true = images.train.labels
