@@ -2,6 +2,8 @@
 
     import engram
 
+    run = engram.audit(model, (member_images, member_labels), (other_images, other_labels))
+    run.verdict.sentence
     engram.audits()  # their names, each with its presets
     engram.plan("unique_feature", preset="smoke")["time"]
     run = engram.run("unique_feature", preset="smoke", canaries=4)
@@ -9,7 +11,6 @@
     run.summary.to_pandas()
     engram.open(run.run).figure("estimates")
     engram.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
-    print(engram.audit(model, (member_images, member_labels), (other_images, other_labels)))  # a quick look at a model
 
 Every error that the command line reports as a one-line message is an `engram.EngramError`. Its subclass
 `engram.SpecError` indicates wrong arguments. Your program may have its own modules called `tasks`, `orchestrator` or
@@ -17,12 +18,8 @@ Every error that the command line reports as a one-line message is an `engram.En
 """
 
 from engram import own_packages as own_packages  # before the next line, which must not import the user's module
-from orchestrator import EngramError, SpecError, audits, plan, run, search
+from orchestrator import EngramError, SpecError, audit, audits, plan, run, search
 from orchestrator import open as open
-from orchestrator.errors import short_traceback
-from tasks.external import split_audit
-
-audit = short_traceback(split_audit.audit)
 
 # Omits `open`, so that `import *` does not hide Python's built-in.
 __all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

@@ -12,8 +12,8 @@ from orchestrator import own_packages
 own_packages.load("tasks")  # even if a `tasks.py` in the user's working directory comes earlier on the import path
 
 from orchestrator.errors import EngramError, SpecError  # noqa: E402
-from orchestrator.python_calls import audits, plan, run, search  # noqa: E402
+from orchestrator.python_calls import audit, audits, plan, run, search  # noqa: E402
 from orchestrator.python_calls import open as open  # noqa: E402
 
 # Omits `open`, so that `import *` does not hide Python's built-in.
-__all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

@@ -7,8 +7,43 @@ from orchestrator.errors import EngramError as EngramError
 from orchestrator.errors import SpecError as SpecError
 from orchestrator.runs.report import Report
 
-__all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]
 
+def audit(
+    model: Any,
+    members: Any,
+    nonmembers: Any,
+    *,
+    references: int | None = None,
+    network: str | None = None,
+    size: str | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    store: str | os.PathLike[str] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    address: str | None = None,
+    gpus: str | None = None,
+    gpus_per_job: int | None = None,
+    together: int | Literal["auto"] | None = None,
+    way: str | None = None,
+    tolerate: int | None = None,
+    fail_fast: bool | None = None,
+    stop_after: str | float | None = None,
+    max_gpu_hours: float | None = None,
+    max_cost: float | None = None,
+    prices: str | os.PathLike[str] | None = None,
+    timeout: str | float | None = None,
+    keep: str | None = None,
+    again: bool | None = None,
+    all_cells: bool | None = None,
+    same_code: bool | None = None,
+    mlflow: str | None = None,
+    experiment: str | None = None,
+    report: bool | None = None,
+    show_images: bool | None = None,
+    dashboard: bool | None = None,
+    **fields: Any,
+) -> Report: ...
 def audits() -> dict[str, tuple[str, ...]]: ...
 def open(
     run: str | os.PathLike[str],

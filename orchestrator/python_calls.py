@@ -7,6 +7,7 @@ checkers and editors read the same signatures from `orchestrator/__init__.pyi`, 
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -80,12 +81,19 @@ def run(
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """
+    from orchestrator.spec import specification
+
+    execution = _take(EXECUTION, keywords)
+    spec = _specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, observe)
+    return _run_spec(spec, observe)
+
+
+def _run_spec(spec: Spec, observe: Callable[[Mapping[str, Any]], None] | None) -> Report:
+    """Run a specification to completion. `observe` also receives the lines that the command prints before the run."""
     from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import resolve, specification
     from orchestrator.store import open_store, store_location
 
-    execution = _take(EXECUTION, keywords)
-    spec = _specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, observe)
     cells = resolve.resolve_cells(spec)
     opened_store = open_store(store_location(spec.store))
     available_cells, left_out = resolve.pin_available(cells, opened_store.digests())
@@ -94,6 +102,66 @@ def run(
         if observe is not None:
             observe({"event": "told", "line": line})
     return start(available_cells, opened_store, specification.execution(spec), observe, left_out=left_out)
+
+
+@short_traceback
+@_name_options(EXECUTION)
+def audit(
+    model: Any,
+    members: Any,
+    nonmembers: Any,
+    *,
+    references: int | None = None,
+    network: str | None = None,
+    size: str | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    store: str | os.PathLike[str] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **keywords: Any,
+) -> Report:
+    """Test whether a model treats its training data differently from other data, with a blind control on the two sets.
+
+    `model` is a torch module, which is put into evaluation mode, a function of a batch of images, or the path of a
+    model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
+    as the only output of this shape.
+
+    `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
+    pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
+    Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
+    channels first; the report's `note` describes this. Copies within a set count once.
+
+    If all three are paths or names, `size` is the size of the images, such as `224x224` (default: that of the images,
+    or the one that the model takes), and `references` trains this number of models of the `network` for comparison, on
+    random halves of the members, which gives each record an exact p-value.
+
+    The answer is *distinguishable*, *undecided* or *not assessable* and, with `references`, *memorised*, *not detected*
+    or *undecided*. The remaining keywords are the options of `engram run` and, for files, fields of `membership`.
+    Without `references`, the audit runs in this process.
+
+    Raises ValueError if objects in memory cannot be read or evaluated, and otherwise EngramError, or its subclass
+    SpecError for invalid arguments.
+    """
+    from orchestrator import model_audit
+    from orchestrator.store import open_store, store_location
+
+    options = read_options(EXECUTION, _take(EXECUTION, keywords))
+    location = None if store is None else os.fspath(store)
+    paths = [os.fspath(value) for value in (model, members, nonmembers) if isinstance(value, str | os.PathLike)]
+    if references is None:
+        options.setdefault("address", "none")
+    if len(paths) == 3:
+        model_path, member_path, other_path = paths
+        files = model_audit.ModelAndFolders(model_path, member_path, other_path, size)
+        spec = model_audit.file_spec(files, {"seed": seed, **keywords}, references, network)
+        return _run_spec(dataclasses.replace(spec, execution=options, store=location), observe)
+    for name, value in {"references": references, "network": network, "size": size, **keywords}.items():
+        if value is not None:
+            raise SpecError(f"{name} is {value!r}, but objects in memory are audited as they are; pass paths to use it")
+    opened_store = open_store(store_location(location))
+    recording, notes = model_audit.record(model, members, nonmembers, opened_store, batch=batch, seed=seed)
+    spec = dataclasses.replace(model_audit.recording_spec(recording), execution=options, store=location)
+    return dataclasses.replace(_run_spec(spec, observe), note="; ".join(notes))
 
 
 @short_traceback
@@ -119,8 +187,6 @@ def search(
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """
-    from dataclasses import replace
-
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
     from orchestrator.searches import definition, searching
@@ -136,7 +202,9 @@ def search(
     opened_store = open_store(store_location(spec.store))
     outcome = searching.run(searched, opened_store, search_execution, observe)
     searching.publish_results(outcome, opened_store, search_execution, observe)
-    return replace(open_report(status.find(opened_store, outcome.name), opened_store), note=outcome.stop_reason)
+    return dataclasses.replace(
+        open_report(status.find(opened_store, outcome.name), opened_store), note=outcome.stop_reason
+    )
 
 
 @short_traceback

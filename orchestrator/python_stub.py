@@ -17,6 +17,7 @@ import orchestrator
 
 STUB = Path(orchestrator.__file__).with_suffix(".pyi")
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    orchestrator.audit,
     orchestrator.audits,
     orchestrator.open,
     orchestrator.plan,

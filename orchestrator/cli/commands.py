@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli import ask, describe, inspect, jobs, pages, run, search, streams, transfer, verify
+from orchestrator.cli import ask, audit, describe, inspect, jobs, pages, run, search, streams, transfer, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError, missing_package
 
 # In the order in which users need them.
 GROUPS = {
-    "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
+    "Commands that run audits": ("audit", "ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
     "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
     "Commands for the store and this machine": ("rerun", "verify", "sign", "gc", "store", "doctor", "new"),
 }
@@ -119,6 +119,7 @@ def _ended_by(error: Exception) -> int:
 
 
 COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "audit": audit.audit,
     "ask": ask.ask,
     "list": inspect.list_audits,
     "show": describe.show_audit,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from json import dumps
+from typing import TYPE_CHECKING
 
 from orchestrator.cli.options import (
     NO_GATE,
@@ -34,6 +36,9 @@ from orchestrator.cli.terminal import emit, paragraph, say, show, table
 from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
+
+if TYPE_CHECKING:
+    from orchestrator.spec.specification import Spec
 
 MAX_LISTED = 6  # maximum number of image set names to list
 PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
@@ -93,6 +98,15 @@ def run(
     Stored results are reused. After an interruption of any kind, the same command continues where the run stopped.
     Cells of a preset whose data are missing are skipped and listed; the same command runs them once the data exist.
     """
+    return run_to_completion(
+        lambda: stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)),
+        gate,
+        json,
+    )
+
+
+def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_steps: Sequence[str] = ()) -> int:
+    """Run a specification, print its answer and return the exit code. `next_steps` follow the answer."""
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching
@@ -106,7 +120,7 @@ def run(
     with ExitStack() as display:
         observe = display.enter_context(watching())
         with report_interrupt():
-            spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
+            spec = read()
             cells = resolve_cells(spec)
             execution = specification.execution(spec)
             answer_gate = open_gate(gate, cells[0].audit)
@@ -129,7 +143,7 @@ def run(
             report = start(cells, opened_store, execution, observe, left_out=left_out)
             display.close()
             with list_once():
-                code = verdict.display(report, spec.store, json, notes)
+                code = verdict.display(report, spec.store, json, [*notes, *next_steps])
                 return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 Answer = str  # one or two words, declared by the audit
 BELOW_RELEVANT_SIZE: Answer = "below the relevant size"
 NOT_ASSESSABLE: Answer = "not assessable"
+DISTINGUISHABLE: Answer = "distinguishable"
 Tone = Literal["accused", "cleared", "open"]
 
 

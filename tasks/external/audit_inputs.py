@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -30,15 +33,23 @@ EXPECTED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordSet:
-    """Images (n, ...) and labels (n,), with class names if known, and notes on conversions."""
+    """Images (n, ...) and labels (n,), with class names if known, and notes on conversions.
+
+    `positions` (n,) are the records' positions in the user's set. None if no record was left out.
+    """
 
     images: Array
     labels: Labels
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    positions: Labels | None = None
 
     def select(self, rows: Array) -> RecordSet:
-        return replace(self, images=self.images[rows], labels=self.labels[rows])
+        return replace(self, images=self.images[rows], labels=self.labels[rows], positions=self.rows()[rows])
+
+    def rows(self) -> Labels:
+        """Return each record's position in the user's set, (n,)."""
+        return np.arange(len(self.labels)) if self.positions is None else self.positions
 
 
 def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
@@ -47,8 +58,11 @@ def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
     Raises ValueError if a set cannot be read or has too few records, if the sets share a record, or if their class
     names differ.
     """
-    inside = _read_set(members, "members")
-    outside = _read_set(nonmembers, "nonmembers")
+    return compatible_sets(_read_set(members, "members"), _read_set(nonmembers, "nonmembers"))
+
+
+def compatible_sets(inside: RecordSet, outside: RecordSet) -> tuple[RecordSet, RecordSet]:
+    """Return both sets on the same scale and without copies. Raises ValueError as `read_sets`."""
     if inside.classes and outside.classes and inside.classes != outside.classes:
         raise ValueError(
             f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; both sets "
@@ -209,20 +223,31 @@ def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
     from tasks.datasets import catalog
     from tasks.datasets.dataset import Dataset
 
-    dataset_name = _dataset_name(str(path_or_name), name)
+    dataset_name = name_dataset(str(path_or_name), name)
     try:
-        dataset = catalog.load(Dataset.parse(dataset_name))
+        records = whole_set(catalog.load(Dataset.parse(dataset_name)), name)
     except ValueError as error:
         raise ValueError(f"{name}: {_one_line(error)}") from None
+    note = f"{name}: {len(records.labels):,} images of {dataset_name}, in [0, 1], as (channels, height, width)"
+    scaled = np.divide(records.images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
+    return replace(records, images=scaled, notes=(note,))
+
+
+def whole_set(dataset: Images, name: str) -> RecordSet:
+    """Return all images of a data set, of its training split first and then of its test split, as bytes (n, h, w, c).
+
+    Raises ValueError if there are too few.
+    """
     images = np.concatenate([dataset.train_images, dataset.test_images])
     labels = np.concatenate([dataset.train_labels, dataset.test_labels])
-    images = _checked_images(images, labels, name)
-    note = f"{name}: {len(images):,} images of {dataset_name}, in [0, 1], as (channels, height, width)"
-    scaled = np.divide(images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
-    return RecordSet(scaled, labels, dataset.names, (note,))
+    return RecordSet(_checked_images(images, labels, name), labels, dataset.names)
 
 
-def _dataset_name(path_or_name: str, name: str) -> str:
+def name_dataset(path_or_name: str, name: str) -> str:
+    """Return the name of a data set: unchanged, or of a folder, list or Parquet file that is given by its path.
+
+    Raises ValueError, with `name` as the subject, if there is no such data set, or if it has two splits.
+    """
     from tasks.datasets.places import EMBEDDED, OWN
 
     kind = path_or_name.partition(":")[0]

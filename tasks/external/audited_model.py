@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,24 @@ class Form:
     apply: Callable[[Array], Array]
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of a model for one set, (records,) each: log p of the label in nats, and whether it is the largest."""
+
+    log_p: Floats
+    correct: NDArray[np.bool_]
+
+
+def score_labels(log_p: Floats, labels: NDArray[np.int64]) -> Scores:
+    """Return the scores from log-probabilities (records, classes)."""
+    label_log_p: Floats = log_p[np.arange(len(labels)), labels]
+    return Scores(label_log_p, label_log_p == log_p.max(axis=1))
+
+
 def ask_model(
     model: Any, sets: tuple[RecordSet, RecordSet], batch: int
-) -> tuple[tuple[Floats, Floats], tuple[RecordSet, RecordSet]]:
-    """Return log p of each record's label in nats, for both sets, and the sets in the form that the model accepts.
+) -> tuple[tuple[Scores, Scores], tuple[RecordSet, RecordSet]]:
+    """Score the records of both sets. Also return the sets in the form that the model accepts.
 
     Raises ValueError if the model fails, does not return logits, or returns two different results for the same image.
     """
@@ -55,10 +69,8 @@ def ask_model(
     for count in (2, 1):
         labels = np.concatenate([records.labels for records in formed[:count]])
         check_class_order(np.concatenate(answers[:count]), labels, WHERE, "number the labels in its order")
-    first_scores, second_scores = (
-        log_p[np.arange(len(records.labels)), records.labels] for log_p, records in zip(answers, formed, strict=True)
-    )
-    return (first_scores, second_scores), formed
+    first, second = (score_labels(log_p, records.labels) for log_p, records in zip(answers, formed, strict=True))
+    return (first, second), formed
 
 
 @contextlib.contextmanager
@@ -207,7 +219,7 @@ def _in_form(records: RecordSet, form: Form, name: str) -> RecordSet:
     if not form.description:
         return records
     notes = (*records.notes, f"{name}: the model does not accept images in this form, so {form.description}")
-    return RecordSet(np.ascontiguousarray(form.apply(records.images)), records.labels, records.classes, notes)
+    return replace(records, images=np.ascontiguousarray(form.apply(records.images)), notes=notes)
 
 
 def _choose_form(ask: Ask, sets: Sequence[RecordSet], classes: int, batch: int) -> Form:

@@ -1,17 +1,16 @@
 """Can a model's loss distinguish members from other records, and could they be distinguished without the model?
 
-    result = engram.audit(model, (member_images, member_labels), (other_images, other_labels))
-    print(result)
+    scores, notes = score_sets(*read_sets((member_images, member_labels), (other_images, other_labels)), model)
+    evaluate(scores).auc
 
 The attack uses the loss (Yeom et al. 2018). It is measured by the area under its curve and by its true-positive rate at
 low false-positive rates, with thresholds that are set on one half of the non-members and applied to the other half. The
 result describes the model only if both sets are samples of the same distribution. A blind control therefore tests the
 records alone: two classifiers, which never use the model, learn to distinguish the sets on one half of the records and
-are evaluated on the other half, and vice versa. If the blind control distinguishes the sets, the answer is *not
-assessable*: members that can be recognised from the data can be recognised with any model.
+are evaluated on the other half, and vice versa. If the blind control distinguishes the sets, members that can be
+recognised from the data can be recognised with any model, so the loss shows nothing.
 
-This audit is a quick check. Stronger evidence requires a random split before training and comparison models that were
-trained without each record: `engram run membership`.
+This attack is a quick check. Stronger evidence requires comparison models that were trained without each record.
 """
 
 from __future__ import annotations
@@ -19,20 +18,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.summaries import Estimate, p_in_words
-from tasks.external.audit_inputs import check_distinct, read_sets
-from tasks.external.audited_model import ask_model
+from tasks.contract.schemas import make_table, nan_as_null
+from tasks.contract.summaries import Estimate
+from tasks.external.audit_inputs import RecordSet, check_distinct
+from tasks.external.audited_model import Scores, ask_model
 from tasks.numerics import seeds, statistics
 from tasks.numerics.ranks import area_under_curve
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-Answer = Literal["distinguishable", "undecided", "not assessable"]
 
 RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
 BLIND_LEVEL = 0.05  # significance level of the blind control over all its tests
@@ -41,6 +41,19 @@ MOST_PIXELS = 1_024  # values per record in the blind control: every k-th value
 COMPONENTS = 32  # principal components used by the linear classifier
 TREES = 100
 BATCH = 256
+CLASSIFIERS = ("linear", "forest")
+SCORES = pa.schema(
+    [
+        ("position", pa.int64()),  # in the user's set of members or of non-members
+        ("member", pa.bool_()),
+        ("label", pa.int64()),
+        ("log_p", pa.float64()),  # of the label by the model, in nats
+        ("correct", pa.bool_()),  # whether the model labels the record correctly
+        ("sets_threshold", pa.bool_()),  # one half of the non-members, at random; null for members
+        ("half", pa.int64()),  # half of the blind control that evaluates the record, 0 or 1; null outside its sample
+        *((f"blind_{name}", pa.float64()) for name in CLASSIFIERS),  # P(member) without the model; null likewise
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -58,98 +71,89 @@ class SplitAudit:
 
     `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value of the blind control
     for the hypothesis that both sets have the same distribution. `rates` omits rates that would require more
-    non-members. `notes` describe how the records were converted: scale, layout and the number of copies.
+    non-members.
     """
 
-    answer: Answer
     auc: Estimate
     rates: tuple[LowRate, ...]
     blind_auc: Estimate
     blind_p: float
     members: int
     nonmembers: int
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join(_describe_lines(self))
 
 
-def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0) -> SplitAudit:
-    """Test whether a model's loss distinguishes its members from other records, with a blind control on the two sets.
+def score_sets(
+    inside: RecordSet, outside: RecordSet, model: Any, batch: int = BATCH, seed: int = 0
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Score both sets with a model and without it (SCORES), and describe how the records were converted.
 
     `model` is a torch module, which is put into evaluation mode, a function of a batch of images, or the path of a
     model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
-    as the only output of this shape.
+    as the only output of this shape. Images are passed to the model unchanged or, if it does not accept them, scaled
+    from [0, 255] to [0, 1] or with channels first.
 
-    `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
-    pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
-    Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
-    channels first; the result's `notes` report this. Copies within a set count once.
-
-    `seed` determines the halves. Raises ValueError if the records cannot be read or the model cannot be evaluated.
+    Raises ValueError if the model cannot be evaluated, or if the sets share a record.
     """
     if not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch is {batch!r}; expected a number of images of at least 1")
-    inside, outside = read_sets(members, nonmembers)
-    (first, second), (inside, outside) = ask_model(model, (inside, outside), batch)
+    scores, (inside, outside) = ask_model(model, (inside, outside), batch)
     check_distinct(inside.images, outside.images)
-    auc = interval_of_area(area_under_curve(first, second), len(first), len(second))
-    blind_auc, blind_p = blind_control((inside.images, inside.labels), (outside.images, outside.labels), seed)
-    rates = tuple(low_rates(first, second, seed))
-    notes = (*inside.notes, *outside.notes)
-    finding = answer(auc, blind_auc, blind_p)
-    return SplitAudit(finding, auc, rates, blind_auc, blind_p, len(first), len(second), notes)
+    return score_table(scores, (inside, outside), seed), (*inside.notes, *outside.notes)
 
 
-def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
-    """Return the answer of the audit.
+def score_table(scores: tuple[Scores, Scores], sets: tuple[RecordSet, RecordSet], seed: int) -> pa.Table:
+    """Score both sets without the model, and join these scores to the given ones of a model (SCORES)."""
+    blind, samples = _blind_sample([(records.images, records.labels) for records in sets], seed)
+    sets_threshold = np.zeros(len(sets[1].labels), dtype=bool)
+    sets_threshold[seeds.generator(seed, "threshold").permutation(len(sets_threshold))[::2]] = True
+    tables = []
+    start = 0
+    for is_member, model_scores, records, sample in zip((True, False), scores, sets, samples, strict=True):
+        places = slice(start, start + len(sample))
+        columns: dict[str, Array] = {"half": blind.half[places]}
+        columns |= {f"blind_{name}": blind.scores[number, places] for number, name in enumerate(CLASSIFIERS)}
+        start += len(sample)
+        tables.append(
+            make_table(
+                SCORES,
+                position=records.rows(),
+                member=is_member,
+                label=records.labels,
+                log_p=model_scores.log_p,
+                correct=model_scores.correct,
+                sets_threshold=None if is_member else sets_threshold,
+                **{name: _spread(values, sample, len(records.labels)) for name, values in columns.items()},
+            )
+        )
+    return pa.concat_tables(tables)
 
-    It is *not assessable* if the blind control is significant, and *distinguishable* if the interval of the area is
-    above that of the blind control.
+
+def _spread(values: Array, rows: Array, count: int) -> pa.Array:
+    """Return a column of `count` values, which is null outside these rows."""
+    column = np.full(count, np.nan)
+    column[rows] = values
+    return nan_as_null(column).cast(pa.int64()) if values.dtype.kind == "i" else nan_as_null(column)
+
+
+def evaluate(scores: pa.Table) -> SplitAudit:
+    """Evaluate the loss attack and the blind control from SCORES.
+
+    Raises ValueError if the scores lack one of the sets, or the sample of the blind control.
     """
-    assert auc.low is not None
-    assert blind_auc.high is not None
-    if blind_p <= BLIND_LEVEL:
-        return "not assessable"
-    if auc.low > max(0.5, blind_auc.high):
-        return "distinguishable"
-    return "undecided"
-
-
-def _describe_lines(result: SplitAudit) -> Iterator[str]:
-    """Yield the lines of the report: answer, evidence and next step."""
-    p_value = p_in_words(result.blind_p)
-    blind = f"{_in_words(result.blind_auc)}, {p_value} for the hypothesis that both sets have the same distribution"
-    match result.answer:
-        case "not assessable":
-            yield "Not assessable: members can be distinguished from non-members without the model."
-        case "distinguishable":
-            yield "Distinguishable: the model's loss separates members from non-members, but the data alone do not."
-        case _:
-            yield "Undecided: the loss separates members no better than the data alone might. Try other attacks."
-    yield f"members {result.members:,}, non-members {result.nonmembers:,}"
-    yield from result.notes
-    yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 without any leak"
-    for rate in result.rates:
-        true = _in_percent(rate.true_positive)
-        false = _in_percent(rate.false_positive)
-        yield f"true-positive rate at {100 * rate.nominal:g} %        {true}; measured false-positive rate {false}"
-    yield f"blind control, without the model   {blind}"
-    yield (
-        "Stronger evidence requires a random split before training and comparison models without each record: "
-        "engram run membership"
+    members, nonmembers = (
+        scores.filter(np.asarray(scores["member"]) == is_member)["log_p"].to_numpy() for is_member in (True, False)
     )
-
-
-def _in_words(area: Estimate) -> str:
-    return f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
-
-
-def _in_percent(share: Estimate) -> str:
-    assert share.value is not None
-    assert share.low is not None
-    assert share.high is not None
-    return f"{100 * share.value:.2g} % [{100 * share.low:.2g}, {100 * share.high:.2g}]"
+    if not len(members) or not len(nonmembers):
+        raise ValueError(f"expected scores of members and of non-members, got {len(members)} and {len(nonmembers)}")
+    auc = interval_of_area(area_under_curve(members, nonmembers), len(members), len(nonmembers))
+    sample = scores.filter(scores["half"].is_valid())
+    blind = BlindScores(
+        np.stack([sample[f"blind_{name}"].to_numpy() for name in CLASSIFIERS]), sample["half"].to_numpy()
+    )
+    blind_auc, blind_p = blind_result(blind, np.asarray(sample["member"]))
+    sets_threshold = scores["sets_threshold"].drop_null().to_numpy()
+    rates = tuple(low_rates(members, nonmembers[sets_threshold], nonmembers[~sets_threshold]))
+    return SplitAudit(auc, rates, blind_auc, blind_p, len(members), len(nonmembers))
 
 
 Records = tuple[Array, NDArray[np.int64]]
@@ -186,15 +190,13 @@ def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
     return Estimate(area, low, high, positive + negative)
 
 
-def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRate]:
-    """Yield the attack at each of RATES for which half of the non-members suffice to set a threshold.
+def low_rates(members: Floats, threshold_scores: Floats, tested_nonmembers: Floats) -> Iterator[LowRate]:
+    """Yield the attack at each of RATES for which there are enough non-members to set a threshold.
 
     The threshold is the k-th highest score of h non-members, k = floor(rate (h + 1)). Another non-member exceeds it
     with a probability of at most the rate.
     """
-    order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
-    threshold_scores = np.sort(nonmembers[order[::2]])[::-1]
-    tested_nonmembers = nonmembers[order[1::2]]
+    threshold_scores = np.sort(threshold_scores)[::-1]
     for rate in RATES:
         rank = math.floor(rate * (len(threshold_scores) + 1))
         if rank:
@@ -205,44 +207,81 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
             yield LowRate(rate, *(statistics.exact_proportion(*counts) for counts in above))
 
 
+@dataclass(frozen=True, eq=False)
+class BlindScores:
+    """P(member) by classifiers that never use the model, (classifiers, records).
+
+    Each classifier is trained on one half of the records and scores the other, which `half` (records,) numbers.
+    """
+
+    scores: Floats
+    half: NDArray[np.int64]
+
+
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
-    """Test whether the sets can be distinguished without the model: `blind_areas` on a sample of each."""
+    """Test whether the sets can be distinguished without the model, on a sample of each: `blind_result`."""
+    blind, samples = _blind_sample((inside, outside), seed)
+    return blind_result(blind, np.arange(len(blind.half)) < len(samples[0]))
+
+
+def _blind_sample(sets: Sequence[Records], seed: int) -> tuple[BlindScores, list[NDArray[np.int64]]]:
+    """Score a sample of each set without the model. Also return the sampled rows of each set."""
     stream = seeds.generator(seed, "blind control")
-    samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
+    samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in sets]
     features = _blind_features(
-        np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), samples, strict=True)]),
-        np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), samples, strict=True)]),
+        np.concatenate([images[rows] for (images, _), rows in zip(sets, samples, strict=True)]),
+        np.concatenate([labels[rows] for (_, labels), rows in zip(sets, samples, strict=True)]),
     )
-    return blind_areas(features, len(samples[0]), seed)
+    return blind_scores(features, len(samples[0]), seed), samples
 
 
 def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
     """Return the larger area under the curve of two classifiers of features (records, n), and its p-value.
 
-    The first `members` records form one set. Each classifier is evaluated on records that it was not trained on, so
-    Mann and Whitney's test of its scores is valid. The p-value is the smallest of four, times four (Bonferroni).
+    The first `members` records form one set.
+    """
+    return blind_result(blind_scores(features, members, seed), np.arange(len(features)) < members)
+
+
+def blind_scores(features: Floats, members: int, seed: int) -> BlindScores:
+    """Score each record by classifiers of features (records, n) that were trained on the other half of both sets.
+
+    The first `members` records form one set.
+    """
+    nonmembers = len(features) - members
+    is_first_set = np.arange(len(features)) < members
+    half_of = np.concatenate([np.arange(members), np.arange(nonmembers)]) % 2
+    classifiers = _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1))
+    scores = np.empty((len(classifiers), len(features)))
+    for number, classifier in enumerate(classifiers):
+        for half in (0, 1):
+            is_test = half_of == half
+            classifier.fit(features[~is_test], is_first_set[~is_test])
+            scores[number, is_test] = classifier.predict_proba(features[is_test])[:, 1]
+    return BlindScores(scores, half_of)
+
+
+def blind_result(blind: BlindScores, is_member: NDArray[np.bool_]) -> tuple[Estimate, float]:
+    """Return the largest area under the curve over the classifiers, and its p-value.
+
+    No classifier scores records that it was trained on, so Mann and Whitney's test of its scores is valid. The p-value
+    is the smallest over classifiers and halves, times their number (Bonferroni).
     """
     from scipy import stats
 
-    nonmembers = len(features) - members
-    is_first_set = np.arange(len(features)) < members
-    position = np.concatenate([np.arange(members), np.arange(nonmembers)])
     areas = []
     p_values = []
-    for classifier in _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
+    for scores in blind.scores:
         half_areas = []
-        for half in (0, 1):
-            is_training = position % 2 == half
-            is_test = position % 2 != half
-            classifier.fit(features[is_training], is_first_set[is_training])
-            scores = classifier.predict_proba(features[is_test])[:, 1]
-            is_member = is_first_set[is_test]
-            half_areas.append(area_under_curve(scores[is_member], scores[~is_member]))
-            p_values.append(
-                float(stats.mannwhitneyu(scores[is_member], scores[~is_member], alternative="greater").pvalue)
-            )
+        for half in (1, 0):
+            inside = scores[(blind.half == half) & is_member]
+            outside = scores[(blind.half == half) & ~is_member]
+            half_areas.append(area_under_curve(inside, outside))
+            p_values.append(float(stats.mannwhitneyu(inside, outside, alternative="greater").pvalue))
         areas.append(float(np.mean(half_areas)))
-    return interval_of_area(max(areas), members, nonmembers), min(1.0, len(p_values) * min(p_values))
+    members = int(is_member.sum())
+    area = interval_of_area(max(areas), members, len(is_member) - members)
+    return area, min(1.0, len(p_values) * min(p_values))
 
 
 def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:

@@ -1,13 +1,14 @@
-"""Figures of a `membership` run on halves of the records: the effect of each record, and attacks."""
+"""Figures of a `membership` run: the effect of each record and attacks, or the loss of one model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dashboards.audits.membership import loss
 from dashboards.audits.membership.attacks import histograms, references, roc
-from dashboards.audits.membership.records import calls, influence
-from dashboards.audits.membership.records import pictures as gallery
+from dashboards.audits.membership.records import calls, influence, pictures
 from dashboards.chart import Figure
+from dashboards.gallery import Gallery
 from dashboards.run import Run
 
 __all__ = ["figures", "gallery"]
@@ -16,9 +17,16 @@ __all__ = ["figures", "gallery"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """Return the figures of records, which decide the answer, then those of attacks."""
     return (
+        loss.roc(run.table("loss_roc")),
+        loss.histograms(run.table("loss_scores")),
         influence(run.table("records")),
         roc(run.table("roc")),
         histograms(run.table("histograms")),
         references(run.table("references")),
         calls(run.table("calls")),
     )
+
+
+def gallery(run: Run, show_images: bool) -> Gallery | None:
+    """Show the records of the run: in order of mem, or the members that the loss of one model exposes most."""
+    return pictures(run, show_images) or loss.gallery(run, show_images)

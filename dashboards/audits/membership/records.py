@@ -96,7 +96,7 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
     count = min(EACH, len(order) // 2) or len(order)
     groups = dict(zip(GROUPS, (order[:count], order[count:][::-1][:count]), strict=True))
     config = run.private_config
-    if not isinstance(config, Membership):
+    if not isinstance(config, Membership) or config.data is None:
         return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run.")
     words = list_groups({name: rows[places] for name, places in groups.items() if len(places)})
     data = config.data

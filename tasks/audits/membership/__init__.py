@@ -34,6 +34,7 @@ from tasks.audits.membership.config import About, Canaries, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question_about
 from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.image_parts import record_part
+from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.measures.epsilon import notes as epsilon_notes
 from tasks.audits.membership.power import notes as power_notes
@@ -65,6 +66,8 @@ def plan(config: Membership) -> Roots:
 def describe_run(config: Membership) -> About:
     """Return the facts about a run for its summary."""
     question = config.question
+    if isinstance(question, LossAttack):
+        return About()
     part = record_part(config)
     images = load(part.data)
     if isinstance(question, Canaries):
@@ -81,19 +84,25 @@ def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
 
 
 def subject(config: Membership) -> str:
+    if config.data is None:
+        return "a model in memory"
     model = ""
     if isinstance(config.question, GivenModel):
         model = "a given model and "
+    elif isinstance(config.question, LossAttack):
+        model = "the loss of one model and "
     return f"{model}records of {config.data.name}"
 
 
 def stand_in(config: Membership) -> str:
     network = config.training.network.name
-    if not isinstance(config.question, GivenModel):
-        return stand_in_trained(config.data, network)
-    if not config.question.models:
-        return ""
-    return stand_in_compared(config.data, network)
+    match config.question:
+        case LossAttack():  # an example is trained on data that Engram includes
+            return ""
+        case GivenModel(models=models):
+            return stand_in_compared(config.data, network) if models else ""
+        case _:
+            return stand_in_trained(config.data, network)
 
 
 def notes(config: Membership) -> Iterator[str]:

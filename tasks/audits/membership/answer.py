@@ -11,6 +11,9 @@ from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_answer import GIVEN
 from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.halves_answer import HALVES
+from tasks.audits.membership.loss_answer import LOSS
+from tasks.audits.membership.loss_config import LossAttack
+from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
@@ -20,7 +23,7 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.summaries import Row, first_row, index_rows
-from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Answer, Meaning, Verdict, select_meanings
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, DISTINGUISHABLE, Answer, Meaning, Verdict, select_meanings
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **select_meanings(
@@ -30,9 +33,14 @@ MEANINGS: Mapping[Answer, Meaning] = {
         },
     ),
     epsilon_rows.BROKEN: epsilon_rows.BROKEN_MEANING,
+    DISTINGUISHABLE: Meaning(
+        "the model predicts its training data better than other data of the same kind",
+        "accused",
+        "Anyone who can query the model with a record can guess better than by chance whether it was trained on it.",
+    ),
 }
 
-ANSWERING = AnsweringByQuestion((CANARIES, GIVEN, HALVES), thresholds)
+ANSWERING = AnsweringByQuestion((CANARIES, GIVEN, LOSS, HALVES), thresholds)
 RULES = ANSWERING.rules
 
 
@@ -45,8 +53,10 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
-    """Return the row by which runs are compared: identified records or, with canaries, the bound on epsilon."""
-    metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN}
+    """Return the row by which runs are compared: identified records, the bound on epsilon, or the area under the curve
+    of the loss.
+    """
+    metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN, LossAttack: AUC}
     return first_row(index_rows(summary), metrics[type(config.question)])
 
 
@@ -58,5 +68,5 @@ SYMBOLS: Mapping[str, str] = {
     "share of pairs won": "share of pairs of models in which the one trained on the record scores it higher",
     **epsilon_rows.SYMBOLS,
     EXPOSURE: "reduction of the search for a canary by its rank among the canaries left out, in bits",
-    "nominal": "false-positive rate at which the threshold was set, on other models",
+    "nominal": "false-positive rate at which the threshold was set, on other models or on other non-members",
 }

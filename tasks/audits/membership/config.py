@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from tasks.audits.membership.given_config import FirstImages, GivenModel, Records
+from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
 from tasks.contract import ranges
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged
@@ -70,7 +71,7 @@ class Canaries(Ranged):
             yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
 
 
-Question = Halves | Canaries | GivenModel
+Question = Halves | Canaries | GivenModel | LossAttack
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,27 @@ class Membership(Ranged):
     """Configuration: the question, with its records and models, and the training recipe."""
 
     question: Question = Halves()
-    """Models trained on halves of the records, models trained with canaries, or a given model."""
+    """Models trained on halves of the records, models trained with canaries, a given model, or its loss alone."""
     training: ClassifierTraining = ClassifierTraining()
     """Training recipe of the models trained here."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: seed of all random numbers."""
 
     @property
-    def data(self) -> Dataset:
-        """Data set of the records."""
-        if isinstance(self.question, GivenModel):
-            return self.question.records.dataset
-        return self.question.data
+    def data(self) -> Dataset | None:
+        """Data set of the records. None for a recording, which does not name its data."""
+        question = self.question
+        if isinstance(question, GivenModel):
+            return question.records.dataset
+        if not isinstance(question, LossAttack):
+            return question.data
+        match question.source:
+            case Recording():
+                return None
+            case ModelAndSets(members=members):
+                return members
+            case TrainedExample(data=data):
+                return data
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,10 @@ def _tiny_question(question: Question) -> Question:
             return replace(question, data=Dataset("digits"), examples=few, models=models, canaries=canaries)
         case GivenModel():  # keeps its models, since the test has no power with fewer
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
+        case LossAttack(source=TrainedExample() as source):
+            return LossAttack(replace(source, data=Dataset("digits"), examples=_few_records(source.examples)))
+        case LossAttack():
+            return question
 
 
 def _tiny_records(records: Records) -> Records:

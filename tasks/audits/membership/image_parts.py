@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given_config import GivenModel, MarkedImages, Records, TwoSets
+from tasks.audits.membership.loss_config import LossAttack
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import first_copies
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -29,6 +30,8 @@ class AskedImages:
 def record_part(config: Membership) -> Part:
     """Return the records as a part of a data set's training images."""
     question = config.question
+    assert not isinstance(question, LossAttack)
+    assert config.data is not None
     records = question.records if isinstance(question, GivenModel) else question
     return Part(config.data, 0, records.examples)
 

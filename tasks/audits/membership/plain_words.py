@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
+from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
 from tasks.contract.certificate import (
     NO_CONCLUSION_YET,
     NOT_ENOUGH,
@@ -17,11 +19,16 @@ from tasks.contract.certificate import (
     Boundary,
     NumberLine,
     advise_retraining,
+    number_per_hundred,
+    range_per_hundred,
 )
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
+
+if TYPE_CHECKING:
+    from tasks.audits.membership.loss_answer import LossEvidence
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
 REMOVE_RECORDS = (
@@ -47,6 +54,12 @@ def name_models(config: Membership) -> str:
             return describe_trained(models, "" if is_null else ", each on a random half of the records")
         case Canaries(models=models):
             return describe_trained(models, " after a coin had decided for each test record whether to include it")
+        case LossAttack(source=TrainedExample(is_null=is_null)):
+            return describe_trained(1, " on other images than the tested ones" if is_null else " on the members")
+        case LossAttack(source=ModelAndSets(model=model)):
+            return describe_files([model.path])
+        case LossAttack(source=Recording()):
+            return "The audit examined a model in the memory of a Python program, and recorded its scores."
         case GivenModel(source=AskedFile(model=model), models=models):
             examined = describe_files([model.path])
         case GivenModel(source=ReturnedTable(outputs=outputs), models=models):
@@ -242,6 +255,45 @@ def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
     return (
         "The model differs from the comparison models even on images that no model was trained on. A difference "
         f"on the records could therefore have other reasons. {causes}"
+    )
+
+
+# The loss of one model
+
+
+def explain_loss(_config: Membership, evidence: LossEvidence) -> str:
+    """Explain how often the loss orders a member and a non-member correctly."""
+    pairs = number_per_hundred(evidence.area["estimate"])
+    return (
+        f"The audit compared how well the model predicts {evidence.members:,} records that it was trained on and "
+        f"{evidence.non_members:,} similar records that it was not trained on. In {pairs} of 100 pairs of such records "
+        f"(95 % interval {range_per_hundred(evidence.area)}), it predicts the one it was trained on better; guessing "
+        "would be right in 50. Without the model, the two sets of records cannot be distinguished."
+    )
+
+
+def explain_open_loss(config: Membership, evidence: LossEvidence) -> str:
+    return f"{explain_loss(config, evidence)} {NOT_ENOUGH}"
+
+
+def explain_unlike_loss_sets(_config: Membership, evidence: LossEvidence) -> str:
+    return (
+        f"The {evidence.members:,} records that the model was trained on and the {evidence.non_members:,} other "
+        "records differ so much that they can be distinguished without the model. Every model would treat them "
+        "differently, so a difference shows nothing about training."
+    )
+
+
+def draw_loss(_config: Membership, evidence: LossEvidence) -> NumberLine:
+    """Draw the share of pairs that the loss orders correctly."""
+    area = evidence.area
+    return NumberLine(
+        "pairs of a training record and another record, of 100, in which the model predicts the training record better",
+        100 * area["estimate"],
+        100 * area["low"],
+        100 * area["high"],
+        null=50.0,
+        null_words="if the model does not know its training data",
     )
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.image_parts import record_part
+from tasks.audits.membership.loss_config import LossAttack
 from tasks.contract.power import (
     GOAL,
     SMALLEST,
@@ -47,9 +48,9 @@ def record_resolution(question: Halves | GivenModel, records: int) -> Resolution
 
 
 def resolution(config: Membership) -> Resolution | None:
-    """Return the resolution of the planned audit. None with canaries or without models, which never clear a model."""
+    """Return the resolution of the planned audit. None for questions that never clear a model."""
     question = config.question
-    if isinstance(question, Canaries) or not question.models:
+    if isinstance(question, Canaries | LossAttack) or not question.models:
         return None
     return record_resolution(question, _count_records(config))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.loss_config import LossAttack, TrainedExample
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
@@ -30,10 +31,15 @@ WHOLE_BATCH = ClassifierTraining(Network("mlp1"), epochs=60, batch=1437, learnin
 PRIVACIES = (None, Privacy(16.0), Privacy(4.0), Privacy(1.0))
 LADDER = tuple(Membership(CANARIES, replace(WHOLE_BATCH, privacy=privacy)) for privacy in PRIVACIES)
 
+LOSS = LossAttack(TrainedExample())
+LOSS_TRAINING = replace(SMALL, epochs=60)
+
 PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "quickstart": QUICKSTART,
     "null": Membership(replace(HALVES, is_null=True), SMALL),
     "smoke": SMOKE,
+    "example": Membership(LOSS, LOSS_TRAINING),
+    "example_null": Membership(LossAttack(TrainedExample(is_null=True)), LOSS_TRAINING),
     "mnist": MNIST,
     "cifar10": tuple(Membership(replace(CIFAR, models=models), CIFAR_TRAINING) for models in (16, 64, 256)),
     "purchase100": Membership(PURCHASE, PURCHASE_TRAINING),
@@ -45,6 +51,8 @@ REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 16 models on halves of 400 digits on photographs",
     "null": "ours: the models of quickstart, tested on 400 non-members",
     "smoke": "ours: 8 small models on halves of 100 digits",
+    "example": "ours: the loss of one model, trained on 400 digits on photographs",
+    "example_null": "ours: the loss of the same model for 800 digits that it was not trained on",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
     "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
     "purchase100": "ours: 32 models on halves of 20,000 records of Purchase-100",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.loss_config import LossAttack
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST
 from tasks.external.split_audit import BLIND_LEVEL
@@ -22,7 +23,7 @@ ENOUGH_POWER = 0.8  # lower limit of the identified share of models trained here
 def thresholds(config: Membership) -> Mapping[str, str]:
     """Return the thresholds of all rules, with defaults for those of other questions."""
     question = config.question
-    if isinstance(question, Canaries):
+    if isinstance(question, Canaries | LossAttack):
         level = Halves.level
     else:
         level = question.level

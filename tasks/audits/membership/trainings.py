@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.image_parts import record_part, unseen_part
+from tasks.audits.membership.loss_config import LossAttack
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
 from tasks.training.mixed import Mixture, logits, train
@@ -48,14 +49,16 @@ CANARIES = pa.schema(
 
 
 def trainings(config: Membership) -> tuple[Job, ...]:
-    """Plan the answers of each model trained on a half of the records. Empty with canaries (`canary_jobs`).
+    """Plan the answers of each model trained on a half of the records.
+
+    Empty with canaries (`canary_jobs`) and for the loss of one model (`loss_scores`).
 
     Raises DatasetError if the data set has too few images.
     """
     question = config.question
-    records = record_part(config)
-    if isinstance(question, Canaries):
+    if isinstance(question, Canaries | LossAttack):
         return ()
+    records = record_part(config)
     if isinstance(question, Halves) and question.is_null:
         return ask_models(config, unseen_part(records, question.examples))
     return ask_models(config, records)
@@ -67,6 +70,7 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
     records = record_part(config)
     design = seeds.derive(config.seed, "design")
     jobs = []
+    assert not isinstance(config.question, LossAttack)
     models = config.question.models
     for number in range(models):
         model = training(config, BalancedHalf(records, models, number, design), number)
@@ -77,9 +81,14 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
 
 def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
     """Plan the training of model `number` on its share of the records."""
+    return Job(train, mixture(config, share, number))
+
+
+def mixture(config: Membership, share: Share | BalancedHalf | CoinedCanaries, number: int) -> Mixture:
+    """Return the training of model `number` on a share of the records."""
     data = share.part.data
     recipe = config.training
-    model = Mixture(
+    return Mixture(
         shares=(share,),
         validation=data,
         classes=load(data).classes,
@@ -92,7 +101,6 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
         batch=recipe.batch,
         privacy=recipe.privacy,
     )
-    return Job(train, model)
 
 
 def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:

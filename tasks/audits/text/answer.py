@@ -11,7 +11,7 @@ from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREE
 from tasks.audits.text.documents.answer import DOCUMENT_ANSWERING, INSERTION_ANSWERING
 from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.documents.ranks import LOSS, WON
-from tasks.audits.text.given.answer import COMPARISON_ANSWERING, DISTINGUISHABLE
+from tasks.audits.text.given.answer import COMPARISON_ANSWERING
 from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.question import Documents, Insertions, TextComparison
 from tasks.audits.text.reproduced import REPRODUCTION
@@ -24,7 +24,7 @@ from tasks.contract.epsilon_rows import BROKEN, BROKEN_MEANING
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Answer, Meaning, Verdict, select_meanings
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, DISTINGUISHABLE, Answer, Meaning, Verdict, select_meanings
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **select_meanings(

@@ -19,10 +19,9 @@ from tasks.contract.certificate import NO_CONCLUSION_YET, NumberLine, number_per
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, p_in_words, row_name
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import NOT_ASSESSABLE, Answer
+from tasks.contract.verdict import DISTINGUISHABLE, NOT_ASSESSABLE
 from tasks.external.split_audit import BLIND_LEVEL
 
-DISTINGUISHABLE: Answer = "distinguishable"
 FURTHER_AUDITS = "To obtain evidence, audit secrets, identifiers or documents."
 
 
