@@ -66,10 +66,9 @@ class ModelAndFolders:
         try:
             for path, role in ((self.members, "members"), (self.others, "others")):
                 name = name_dataset(path, role)
-                if self.size is None:
-                    names.append(fit_dataset(name, file, Interface()))
-                else:
-                    names.append(f"{name}#{self.size}")
+                if self.size is not None:
+                    name = f"{name}#{self.size}"
+                names.append(fit_dataset(name, file, Interface()))
         except (DatasetError, FileError, ValueError) as error:
             raise SpecError(" ".join(str(error).split())) from None
         members, others = names
@@ -133,8 +132,8 @@ def describe_stronger(files: ModelAndFolders | None, time: str = "") -> str:
         network = " --network package.module:function"
     cost = f" ({time} here)" if time else ""
     return (
-        f"stronger evidence: engram audit {shlex.join(words)} --references {REFERENCES}{network}, which trains "
-        f"{REFERENCES} models like this one{cost} and gives each record an exact p-value"
+        f"Stronger evidence: engram audit {shlex.join(words)} --references {REFERENCES}{network} trains "
+        f"{REFERENCES} models like this one{cost} and gives each record an exact p-value."
     )
 
 

@@ -85,8 +85,8 @@ def audit(
             raise SpecError(f"--network is given without --references; add --references {REFERENCES}")
         spec = model_audit.file_spec(files, fields, references, network)
     spec = replace(spec, execution=execution, store=store)
-    notes = [] if references is not None else [_next_step(files)]
-    return run_to_completion(lambda: spec, gate, json, notes)
+    next_step = "" if references is not None else _next_step(files)
+    return run_to_completion(lambda: spec, gate, json, next_step)
 
 
 def _split(words: list[str], size: str | None) -> tuple[ModelAndFolders, dict[str, str]]:

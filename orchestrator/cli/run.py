@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from json import dumps
@@ -105,8 +105,8 @@ def run(
     )
 
 
-def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_steps: Sequence[str] = ()) -> int:
-    """Run a specification, print its answer and return the exit code. `next_steps` follow the answer."""
+def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_step: str = "") -> int:
+    """Run a specification, print its answer and return the exit code. `next_step` is a line below the answer."""
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching
@@ -143,7 +143,7 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
             report = start(cells, opened_store, execution, observe, left_out=left_out)
             display.close()
             with list_once():
-                code = verdict.display(report, spec.store, json, [*notes, *next_steps])
+                code = verdict.display(report, spec.store, json, notes, next_step)
                 return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 

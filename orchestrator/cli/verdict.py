@@ -65,10 +65,11 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
-def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = ()) -> int:
+def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = (), next_step: str = "") -> int:
     """Print the failures, answer, numbers and next command of a run, and its final state on the last line.
 
-    `left_out` contains the lines about skipped preset cells, printed before the last line. Returns the exit code.
+    `left_out` contains the lines about skipped preset cells, printed before the last line, and `next_step` the line
+    that follows the answer. Returns the exit code.
     """
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
@@ -96,7 +97,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
     with suppress(StoreError):  # the reason why the run ended has been printed
-        _print_answer(report, store)
+        _print_answer(report, store, next_step)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
     folder = ""
@@ -218,7 +219,7 @@ def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
     )
 
 
-def _print_answer(report: Report, store: str | None) -> None:
+def _print_answer(report: Report, store: str | None, next_step: str) -> None:
     """Print the answer, the most important numbers, and the commands that show the rest. A sweep prints each cell."""
     from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
@@ -229,7 +230,7 @@ def _print_answer(report: Report, store: str | None) -> None:
     if report.cells:
         has_answer = _print_sweep_answers(report, journal)
     else:
-        has_answer = _print_run_answer(report, journal)
+        has_answer = _print_run_answer(report, journal, next_step)
     rows = results.summary(journal, report.store).table.num_rows
     if not has_answer:
         return
@@ -241,8 +242,8 @@ def _print_answer(report: Report, store: str | None) -> None:
     show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
-def _print_run_answer(report: Report, journal: Journal) -> int:
-    """Print the answer of a run and the first rows of its summary. Returns the number of rows printed."""
+def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
+    """Print the answer of a run, the next step and the first rows of its summary. Returns the number of rows."""
     from orchestrator.inspection import answers, results
 
     assert report.store is not None
@@ -250,6 +251,8 @@ def _print_run_answer(report: Report, journal: Journal) -> int:
     answer = results.answer(journal, report.store)
     if answer is not None:
         paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
+        if next_step:
+            paragraph(next_step)
         show("")
     first = answers.leading_rows(answer, rows, MAX_ROWS)
     if first:

@@ -262,7 +262,9 @@ def name_dataset(path_or_name: str, name: str) -> str:
         else:
             kind = kinds.get(folder.suffix.lower(), "")
         if not folder.exists() or not kind:
-            raise ValueError(f"{name} is {path_or_name!r}, which is not a folder, list or data set; {EXPECTED}")
+            raise ValueError(
+                f"{name} is {path_or_name!r}, which is not a folder, a list (.csv, .parquet) or the name of a data set"
+            )
         if kind == "folder" and (folder / "train.parquet").exists():
             kind = "parquet"
         path_or_name = f"{kind}:{folder}{hash_mark}{options}"

@@ -180,6 +180,27 @@ def load_model(
     raise AssertionError("there is no device to run a model")
 
 
+def accepts_shape(model: ModelFile, shape: tuple[int, int, int], interface: Interface, classes: int) -> bool:
+    """Return whether a torch model returns numbers for one image of this shape (height, width, channels), on the CPU.
+
+    Unlike `load_model`, it tries no other batch size. ONNX models state their shape, so `load_model` decides.
+    """
+    if model.kind in ("onnx", "transformers"):
+        try:
+            load_model(model, shape, interface, classes)
+        except ValueError:
+            return False
+        return True
+    cpu = torch.device("cpu")
+    image = _arrange_fractions(np.zeros((1, *shape), np.float32), interface)
+    try:
+        _, module = _module(model, content(model), shape, interface, classes, cpu)
+        _forward(module, interface.output, cpu)(image)
+    except Exception:  # the model is the user's and may raise anything
+        return False
+    return True
+
+
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # common batch sizes of traced models
 MOST_BATCH = 4096
 NUMBERS = re.compile(r"\d+")
