@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import engram
 from tasks.audits.forgetting.measures.query_confidences import Ask as AskTarget
 from tasks.audits.forgetting.measures.query_confidences import confidences as target_confidences
 from tasks.audits.membership.given import ask_file
@@ -25,6 +24,7 @@ from tasks.external import confidences
 from tasks.external.model_file import Interface, ModelFile
 from tasks.external.model_file import pin as pin_model
 from tasks.worker.files import File
+from tests.support.split_audits import audit_sets
 
 COUNT = 300
 
@@ -95,7 +95,7 @@ def ask_audit(model: nn.Module, folder: Path) -> object:
     images, labels = records()
     fractions = images.transpose(0, 3, 1, 2).astype(np.float32) / 255
     inside, outside = ((fractions[rows], labels[rows]) for rows in (slice(COUNT), slice(COUNT, None)))
-    return engram.audit(model, inside, outside)
+    return audit_sets(model, inside, outside)
 
 
 def ask_audit_of_a_function(model: nn.Module, folder: Path) -> object:

@@ -18,10 +18,10 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-import engram
 from tasks.external.audit_inputs import RecordSet, read_sets
 from tasks.external.audited_model import ask_model
 from tasks.numerics.ranks import area_under_curve
+from tests.support.split_audits import audit_sets
 
 COUNT = 60
 CLASSES = 3
@@ -64,14 +64,14 @@ def make_network(channels: int = 3) -> nn.Module:
 def ask(model: Any, members: Any, non_members: Any) -> tuple[NDArray[np.float64], tuple[RecordSet, RecordSet]]:
     """log p of both sets' labels, and both sets as passed to the model."""
     scores, sets = ask_model(model, read_sets(members, non_members), 256)
-    return np.concatenate(scores), sets
+    return np.concatenate([part.log_p for part in scores]), sets
 
 
 @pytest.fixture(scope="module")
 def expected() -> NDArray[np.float64]:
     members, non_members = map(as_fractions, stored())
     scores, _ = ask(make_network(), members, non_members)
-    assert engram.audit(make_network(), members, non_members).auc.value == area_under_curve(
+    assert audit_sets(make_network(), members, non_members).auc.value == area_under_curve(
         scores[:COUNT], scores[COUNT:]
     )
     return scores
@@ -222,8 +222,8 @@ def test_records_of_every_form_are_read(name: str, expected: NDArray[np.float64]
 
 def test_grey_images_get_a_channel() -> None:
     members, non_members = stored(channels=1)
-    by_channel = engram.audit(make_network(1), *map(as_fractions, (members, non_members)))
-    without = engram.audit(
+    by_channel = audit_sets(make_network(1), *map(as_fractions, (members, non_members)))
+    without = audit_sets(
         make_network(1), (members[0][..., 0] / 255, members[1]), (non_members[0][..., 0] / 255, non_members[1])
     )
     assert without.auc == by_channel.auc
@@ -241,12 +241,13 @@ def test_tables_of_pandas_are_records() -> None:
 
 def test_copies_in_a_set_count_once() -> None:
     members, non_members = map(as_fractions, stored())
-    expected = engram.audit(make_network(), members, non_members)
-    result = engram.audit(make_network(), tuple(np.concatenate([part] * 3) for part in members), non_members)
-    assert result.answer == expected.answer
+    expected = audit_sets(make_network(), members, non_members)
+    result = audit_sets(make_network(), tuple(np.concatenate([part] * 3) for part in members), non_members)
     assert result.auc == expected.auc
     assert result.members == COUNT
-    assert result.notes == ("members: 120 of 180 records are copies of others and count once",)
+    repeated, _ = read_sets(tuple(np.concatenate([part] * 3) for part in members), non_members)
+    assert repeated.notes == ("members: 120 of 180 records are copies of others and count once",)
+    assert np.array_equal(repeated.rows(), np.arange(COUNT))
 
 
 @pytest.mark.parametrize(
@@ -266,10 +267,10 @@ def test_members_among_non_members_are_recognised(convert: Callable[[Any], Any])
     (images, labels), (non_member_images, non_member_labels) = stored()
     for first, second in ((images, convert(images)), (convert(images), images)):
         with pytest.raises(ValueError, match=f"{COUNT} of {COUNT} nonmembers are also members"):
-            engram.audit(make_network(), (first, labels), (second, labels))
+            audit_sets(make_network(), (first, labels), (second, labels))
     mixed = convert(np.concatenate([non_member_images[:50], images[:5]]))
     with pytest.raises(ValueError, match="5 of 55 nonmembers are also members"):
-        engram.audit(make_network(), (images, labels), (mixed, np.r_[non_member_labels[:50], labels[:5]]))
+        audit_sets(make_network(), (images, labels), (mixed, np.r_[non_member_labels[:50], labels[:5]]))
 
 
 def in_other_order(model: nn.Module) -> Callable[[Any], Any]:
@@ -330,7 +331,7 @@ def test_invalid_models_are_refused(name: str) -> None:
     model, message = REFUSED[name]
     members, non_members = map(as_fractions, stored())
     with pytest.raises(ValueError, match=message) as refused:
-        engram.audit(copy.copy(model), members, non_members)
+        audit_sets(copy.copy(model), members, non_members)
     assert "\n" not in str(refused.value)
 
 
@@ -355,12 +356,12 @@ def test_unreadable_sets_give_one_line_errors(tmp_path: Path) -> None:
     for invalid in odd:
         for pair in ((invalid, non_members), (members, invalid)):
             with pytest.raises(ValueError) as refused:  # noqa: PT011 - any line will do
-                engram.audit(make_network(), *pair)
+                audit_sets(make_network(), *pair)
             assert "\n" not in str(refused.value)
             assert str(refused.value).strip()
     for batch in (0, -1, 2.5, None):
         with pytest.raises(ValueError, match="batch is "):
-            engram.audit(make_network(), members, non_members, batch=batch)  # type: ignore[arg-type]
+            audit_sets(make_network(), members, non_members, batch=batch)  # type: ignore[arg-type]
 
 
 def test_classes_of_two_folders_must_agree(tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ def test_classes_of_two_folders_must_agree(tmp_path: Path) -> None:
     outside = save_folder(non_members, tmp_path / "out")
     (outside / "class0").rename(outside / "fox")
     with pytest.raises(ValueError, match="members have the classes class0, class1, class2 and nonmembers class1, "):
-        engram.audit(make_network(), inside, outside)
+        audit_sets(make_network(), inside, outside)
 
 
 def test_memorised_members_reveal_class_order() -> None:
@@ -383,4 +384,4 @@ def test_memorised_members_reveal_class_order() -> None:
         return 3.0 * np.eye(3)[[columns.get(np.asarray(image).tobytes(), 0) for image in images]]
 
     with pytest.raises(ValueError, match="1, 2, 0 for our classes 0, 1, 2"):
-        engram.audit(answer, members, non_members)
+        audit_sets(answer, members, non_members)

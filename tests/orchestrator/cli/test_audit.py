@@ -1,0 +1,166 @@
+"""`engram audit` and `engram.audit`: one line from a model and two sets to a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import engram as api
+from orchestrator.model_audit import ModelAndFolders, file_spec
+from tests.support.shell import Here
+
+CLASSES = 3
+SIDE = 28
+
+
+class Pooling(torch.nn.Module):
+    """Takes colour images of any size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, CLASSES, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layer(images).mean(dim=(2, 3))
+
+
+class Fixed(torch.nn.Module):
+    """Takes grey images of 28 x 28 only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(SIDE * SIDE, CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layer(images.flatten(1))
+
+
+def write_images(folder: Path, sizes: tuple[int, ...], seed: int, colours: int = 1) -> None:
+    stream = np.random.default_rng(seed)
+    for label in range(CLASSES):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(20):
+            side = sizes[number % len(sizes)]
+            pixels = stream.integers(0, 256, (side, side, colours), dtype=np.uint8).squeeze()
+            Image.fromarray(pixels).save(folder / f"class {label}" / f"{number}.png")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    torch.jit.script(Fixed()).save(str(tmp_path / "fixed.pt"))
+    torch.jit.script(Pooling()).save(str(tmp_path / "pooling.pt"))
+    write_images(tmp_path / "mine", (SIDE,), 1)
+    write_images(tmp_path / "others", (SIDE,), 2)
+    write_images(tmp_path / "mixed", (20, 40), 3)
+    return tmp_path
+
+
+def test_file_and_two_folders_make_a_run(folder: Path, engram: Here) -> None:
+    result = engram.json("audit", "fixed.pt", "mine", "others")
+    assert result["audit"] == "membership"
+    assert result["jobs"] == {"planned": 3, "stored": 3, "done": 3, "failed": 0}
+    run = api.open(result["run"], folder / "engram-store")
+    assert run.verdict is not None
+    assert run.verdict.answer in ("undecided", "distinguishable", "not assessable")
+    assert run.table("loss_scores").num_rows == 120
+
+
+def test_answer_is_followed_by_stronger_evidence(folder: Path, engram: Here) -> None:
+    lines = engram("audit", "fixed.pt", "mine", "others").stdout
+    assert "engram audit fixed.pt mine others --references 64 --network package.module:function" in " ".join(
+        lines.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "members", "expected"),
+    [
+        ("fixed.pt", "mine", "folder:mine"),
+        ("fixed.pt", "mixed", "folder:mixed#28x28#grey"),
+        ("pooling.pt", "mine", "folder:mine#rgb"),
+    ],
+)
+def test_size_and_colours_follow_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, model: str, members: str, expected: str
+) -> None:
+    monkeypatch.chdir(folder)
+    spec = file_spec(ModelAndFolders(model, members, "others"), {})
+    assert spec.set["question.source.members"] == expected
+
+
+def test_references_are_networks_like_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    spec = file_spec(ModelAndFolders("fixed.pt", "mine", "others"), {"training.epochs": "3"}, 32, "mlp1")
+    assert spec.set == {
+        "question": "given",
+        "question.records": "sets",
+        "question.models": "32",
+        "training.network": "mlp1",
+        "question.source": "file",
+        "question.source.model": "fixed.pt",
+        "question.records.members": "folder:mine",
+        "question.records.non_members": "folder:others",
+        "training.epochs": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "MODEL is missing; give a model file"),
+        (("fixed.pt", "mine"), "OTHERS is missing"),
+        (("fixed.pt", "mine", "elsewhere"), "others is 'elsewhere', which is not a folder, a list"),
+        (("absent.pt", "mine", "others"), "absent.pt"),
+        (("mine", "mine", "others"), "model is 'mine'; expected model.pt (TorchScript)"),
+        (("fixed.pt", "mine", "others", "--size", "32x32"), "accepts 28x28; give the size that it was trained with"),
+        (("pooling.pt", "mixed", "others"), "has images of several sizes, and model pooling.pt accepts 28x28, 32x32"),
+        (("fixed.pt", "mine", "others", "--references", "64"), "give it as --network package.module:function"),
+        (("fixed.pt", "mine", "others", "--network", "mlp1"), "--network is given without --references"),
+        (("--example", "fixed.pt"), "--example takes neither files nor"),
+        (("fixed.pt", "mine", "others", "epoch=3"), "epoch"),
+    ],
+)
+def test_invalid_arguments_are_refused_before_a_run(
+    folder: Path, engram: Here, arguments: tuple[str, ...], message: str
+) -> None:
+    result = engram.run("audit", *arguments)
+    assert result.returncode in (1, 2)
+    assert message in " ".join(result.stderr.split())
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (folder / "engram-store").exists()
+
+
+def test_objects_in_memory_make_a_run_that_is_reused(folder: Path) -> None:
+    def audit(**more: Any) -> Any:
+        stream = np.random.default_rng(0)
+        sets = [(stream.random((40, 1, SIDE, SIDE), np.float32), stream.integers(0, CLASSES, 40)) for _ in range(2)]
+        return api.audit(Fixed(), *sets, store=folder / "store", mlflow="off", report=False, **more)
+
+    torch.manual_seed(3)
+    run = audit()
+    torch.manual_seed(3)
+    again = audit()
+    assert again.run == run.run
+    assert again.jobs["done"] == 0
+    assert run.summary.num_rows == again.summary.num_rows
+    assert [path.suffix for path in (folder / "store" / "recordings").iterdir()] == [".parquet"]
+    with pytest.raises(api.SpecError, match="size is '28x28', but objects in memory are audited as they are"):
+        audit(size="28x28")
+
+
+def test_notes_describe_conversions(folder: Path) -> None:
+    stream = np.random.default_rng(0)
+    sets = [(stream.integers(0, 256, (40, SIDE, SIDE), np.uint8), stream.integers(0, CLASSES, 40)) for _ in range(2)]
+    run = api.audit(Fixed(), *sets, store=folder / "store", mlflow="off", report=False)
+    assert "members: " in run.note
+
+
+@pytest.mark.slow
+def test_example_distinguishes_its_members(engram: Here) -> None:
+    assert "Distinguishable: the model's loss" in engram("audit", "--example").stdout
