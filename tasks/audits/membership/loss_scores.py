@@ -62,7 +62,7 @@ def score_job(config: Membership) -> Job:
             if example.is_null:
                 share = Share(Part(example.data, part.examples, example.examples))
             share.rows(load(example.data))
-            model = Job(train, mixture(config, share, 0))
+            model = Job(train, mixture(config.training, share, config.seed, 0))
             return Job(score_example, ScoredExample(members, non_members, seed), (model,))
 
 

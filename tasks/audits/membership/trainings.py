@@ -22,6 +22,7 @@ from tasks.datasets.copies import distinct_rows
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.mixed import Mixture, logits, train
 
 Array = NDArray[np.float64]
@@ -81,20 +82,21 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
 
 def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
     """Plan the training of model `number` on its share of the records."""
-    return Job(train, mixture(config, share, number))
+    return Job(train, mixture(config.training, share, config.seed, number))
 
 
-def mixture(config: Membership, share: Share | BalancedHalf | CoinedCanaries, number: int) -> Mixture:
-    """Return the training of model `number` on a share of the records."""
+def mixture(
+    recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int
+) -> Mixture:
+    """Return the training of model `number` of a run with this seed on a share of the records."""
     data = share.part.data
-    recipe = config.training
     return Mixture(
         shares=(share,),
         validation=data,
         classes=load(data).classes,
         network=recipe.network,
         augmentation=recipe.augmentation,
-        seed=seeds.derive(config.seed, "training", number),
+        seed=seeds.derive(seed, "training", number),
         epochs=recipe.epochs,
         optimiser=recipe.optimiser,
         learning_rate=recipe.learning_rate,

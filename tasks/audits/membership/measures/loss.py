@@ -15,6 +15,7 @@ model. Comparison models that were not trained on the record take this into acco
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.loss_scores import score_job
 from tasks.audits.membership.measures.attacks import AUC, KINDS
-from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.job import Function, Inputs, Job, NoSettings, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
@@ -47,14 +48,12 @@ ROC = pa.schema(
 )
 
 
-def _plan_scores(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
-    return score_job(config) if isinstance(config.question, LossAttack) else ()
-
-
-def _plan_roc(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+def _plan(measure: Function | None, config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+    """Plan a measure of the scores, or the scores themselves (None)."""
     if not isinstance(config.question, LossAttack):
         return ()
-    return Job(roc, NoSettings(), (score_job(config),))
+    scores = score_job(config)
+    return scores if measure is None else Job(measure, NoSettings(), (scores,))
 
 
 def split_scores(scores: pa.Table) -> tuple[Array, Array]:
@@ -114,6 +113,6 @@ def _rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 
 
 MEASURES = (
-    Measure("loss_scores", SCORES, _plan_scores, _rows),
-    Measure("loss_roc", ROC, _plan_roc),
+    Measure("loss_scores", SCORES, partial(_plan, None), _rows),
+    Measure("loss_roc", ROC, partial(_plan, roc)),
 )
