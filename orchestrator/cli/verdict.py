@@ -73,7 +73,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
-        say(f"{report.damaged} results were damaged or missing and were computed again")
+        say(f"{report.damaged} results were damaged or missing and have been recomputed")
     if report.differing and report.store:
         say(
             f"{format_count(report.differing, 'result')} differed when computed again; "
@@ -201,7 +201,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
-        say(f"for the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
+        say(f"to see the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
