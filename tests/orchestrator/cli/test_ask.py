@@ -100,8 +100,8 @@ def test_invalid_options_give_one_line_and_no_file(engram: Here) -> None:
         ),
         (
             (*data, "probs=x"),
-            "probs is not a field of this audit; the fields are question.data, question.training.network, probe, feature; "
-            "did you mean 'probe'?",
+            "probs is not a field of this audit; the fields are question.data, question.training.network, probe, "
+            "feature; did you mean 'probe'?",
         ),
         (data, "these answers are required: question.data=..., probe=..., feature=...; no file was written"),
         ((*data, "data=digits", "feature=A"), "these answers are required: probe=...; no file was written"),
