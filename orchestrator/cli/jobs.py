@@ -113,7 +113,7 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
     show(f"asked {state.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
-    say(f"to follow it: engram status {journal.run} --watch{store_option(store)}")
+    say(f"to follow the run: engram status {journal.run} --watch{store_option(store)}")
 
 
 ServerOption = Annotated[
@@ -192,7 +192,7 @@ def submit(
         emit({"submission": name, "address": server, "state": state, "store": location})
     else:
         show(f"{name} is {state.lower()} at {server}; its results are stored in {location}")
-        say(f"to follow it: engram status --watch --store {location}; for its output: ray job logs {name}")
+        say(f"to follow the run: engram status --watch --store {location}; to see its output: ray job logs {name}")
     return cluster.wait(name, say) if wait else 0
 
 

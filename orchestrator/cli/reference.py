@@ -41,7 +41,7 @@ ENVIRONMENT = {
         "machine's memory"
     ),
     "ENGRAM_CACHE": "the cache folder for decoded images; by default `~/.cache/engram`",
-    "ENGRAM_RUNS": "the folder for the files of runs if the store is a bucket; by default `./engram-runs`",
+    "ENGRAM_RUNS": "the folder for run files if the store is a bucket; by default `./engram-runs`",
     "AWS_ENDPOINT_URL": "an alternative server for `s3://`; the usual AWS variables also apply",
     "AZURE_STORAGE_ACCOUNT_NAME": "the storage account for `az://`; the usual Azure storage variables also apply",
     "ENGRAM_BROWSER": "the browser (Chromium, Chrome or Edge) to use for `engram report --pdf`",

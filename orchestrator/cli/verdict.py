@@ -213,8 +213,8 @@ def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
     if not any(CHANGED.search(error) for _, _, error in failed):
         return f"try again with: {command}"
     return (
-        "their input files have changed since the run began. Repeat the original command (engram run ...) to start a "
-        f"new run with the present files. Or restore the old files, and continue with: {command}"
+        "their input files have changed since the run began. To start a new run with the current files, repeat the "
+        f"original command (engram run ...). To continue this run, restore the old files and use: {command}"
     )
 
 

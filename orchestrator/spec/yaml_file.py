@@ -37,7 +37,9 @@ def read_prices(file: Any) -> Prices:
     names = Prices.__dataclass_fields__
     for name in content:
         if name not in names:
-            raise SpecError(f"{path}: unknown key {name!r}; the keys are {', '.join(names)}{nearest(str(name), names)}")
+            raise SpecError(
+                f"{path}: unknown key {name!r}; valid keys are {', '.join(names)}{nearest(str(name), names)}"
+            )
     prices = Prices(
         **{name: coerce(value, type(names[name].default), f"{path}: {name}") for name, value in content.items()}
     )

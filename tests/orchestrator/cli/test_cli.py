@@ -215,7 +215,7 @@ def test_changed_input_files_change_the_advice(engram: Here, shell: Shell) -> No
     records.write_text("\n".join(lines[:-1]))
     resumed = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
     (advice,) = (line for line in resumed.stderr.splitlines() if "jobs failed" in line)
-    assert "their input files have changed since the run began. Repeat the original command" in advice
+    assert "their input files have changed since the run began. To start a new run with the current files" in advice
     assert shell.json("run", *arguments)["state"] == "finished"
 
 

@@ -54,7 +54,7 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("title: a\nclent: b\n", "unknown key 'clent'; the keys are title, auditor, client, purpose; did you"),
+        ("title: a\nclent: b\n", "unknown key 'clent'; valid keys are title, auditor, client, purpose; did you"),
         ("title: 12\n", "title is 12; it must be text"),
         ("title: [a]\n", 'title is ["a"]; it must be text'),
         ('title: "a\\nb"\n', "title contains \\n; it must be one line without control characters"),

@@ -45,7 +45,7 @@ def test_cost_limit_ends_the_run() -> None:
         ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
         ("gpu: .inf", "prices.yaml: gpu"),
         ("gpu: 0", "a price is missing"),
-        ("gpus: 2", "unknown key 'gpus'; the keys are gpu, cpu, currency; did you mean 'gpu'?"),
+        ("gpus: 2", "unknown key 'gpus'; valid keys are gpu, cpu, currency; did you mean 'gpu'?"),
         ("gpu: many", "gpu is 'many'"),
         ("[1]", "does not contain any prices"),
     ],
