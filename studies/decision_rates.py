@@ -292,10 +292,10 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
     lines = [
         "# How often an answer is wrong",
         "",
-        "Each audit was run on subjects whose truth is known: innocent ones, and ones that hold a stated amount of",
-        "the data. All subjects answer honestly. `python -m studies decision_rates` measures the table, with seeds",
-        "that no rule was tuned on. Certificates about the same question quote the same counts. Brackets are exact",
-        "95 % intervals (Clopper-Pearson) in percent.",
+        "We ran each audit on subjects for which we know the truth: innocent subjects, and subjects that hold a stated",
+        "amount of the data. All subjects answer honestly. To measure these rates again, run",
+        "`python -m studies decision_rates`, which uses seeds that we did not use to tune any rule. Certificates about",
+        "the same question quote the same counts. The brackets are exact 95 % intervals (Clopper-Pearson) in percent.",
         "",
         "| audit | question | evidence | subject | audits | accused | cleared | undecided | not assessable |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -309,13 +309,13 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
         lines.append(f"| {page} | {rate.question} | {rate.evidence} | {subject} | {rate.audits} | {cells} |")
     lines += [
         "",
-        "- False accusation: *accused* in the rows of innocent subjects.",
-        "- False clearance: *cleared* in the rows of holders.",
-        "- Power: *accused* in the rows of holders.",
+        "- A false accusation is an innocent subject that is *accused*.",
+        "- A false clearance is a holder that is *cleared*.",
+        "- The power is the share of holders that are *accused*.",
         "",
         f"## The smallest amount that is found in {100 * POWER:.0f} % of audits",
         "",
-        "The smallest amount such that at least this share of audits finds it and every larger amount in the table:",
+        "At least this share of audits finds the following amounts and every larger amount in the table:",
         "",
     ]
     lines += [f"- {audit}: {sentence}" for audit in audits_of(rates) for sentence in describe_smallest(rates, audit)]
@@ -357,8 +357,8 @@ def format_found(rate: DecisionRate) -> str:
 def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
     """Render the section on measured rates for an audit's documentation page."""
     lines = [
-        f"In fresh audits, the smallest amount that was found in {100 * POWER:.0f} % or more",
-        "(all counts: [how often an answer is wrong](decision_rates.md)):",
+        f"This is the smallest amount that at least {100 * POWER:.0f} % of fresh audits found. For all counts, see",
+        "[how often an answer is wrong](decision_rates.md).",
         "",
     ]
     lines += [f"- {sentence}" for sentence in describe_smallest(rates, audit)]

@@ -94,7 +94,7 @@ def test_draw_is_bound_to_both_parties(tmp_path: Path) -> None:
             "nonce_by is ''; expected one line",
         ),
         (("forgetting", "--preset", "smoke"), "--out is missing"),
-        (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by is given without --nonce"),
+        (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by requires --nonce"),
     ],
 )
 def test_unbindable_draw_is_refused_in_one_line(engram: Here, arguments: tuple[str, ...], line: str) -> None:

@@ -204,4 +204,4 @@ def test_dashboard_is_refused_without_a_private_cluster(tmp_path: Path, address:
     (line,) = (
         Shell(tmp_path)("run", "toys", "--dashboard", "--address", address, code=2).stderr.strip().splitlines()[-1:]
     )
-    assert f"dashboard is given with address {address}" in line
+    assert f"dashboard cannot be combined with address {address}" in line

@@ -57,7 +57,7 @@ def test_submitted_run_uses_users_network_and_is_followed(
     run = engram.start("submit", *TINY, "--store", "store", "--wait")
     output = "".join(run.communicate(timeout=HANGING))
     assert run.returncode == 0, output
-    assert f"its results go to {tmp_path / 'store'}" in output
+    assert f"its results are stored in {tmp_path / 'store'}" in output
     here = Here(tmp_path)
     run_status = here.json("status", "--store", "store")
     assert run_status["state"] == "finished"
@@ -108,8 +108,8 @@ def test_rejected_submission_is_one_line(engram: Shell, server: dict[str, str]) 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("toys", "--store", "store"), 2, "--address is missing; give http://HOST:8265"),
-        (("toys", "--address", "http://127.0.0.1:1"), 2, "--store is missing; give a bucket"),
+        (("toys", "--store", "store"), 2, "--address is missing; pass http://HOST:8265"),
+        (("toys", "--address", "http://127.0.0.1:1"), 2, "--store is missing; pass a bucket"),
         (("toys", "--store", "s", "--address", "10.0.0.1:6379"), 1, "is not an address of a job server"),
         (("toys", "--store", "s", "--address", "http://127.0.0.1:1"), 1, "cannot be used"),
         (

@@ -23,12 +23,16 @@ TRIES = 5  # attempts per question
 ROUNDS = 4  # attempts to get a consistent set of answers
 Answers = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="Answers given in advance."),
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Answers to give in advance."),
 ]
 Have = Annotated[str | None, typer.Option(metavar="data|model|outputs", help="What you have.")]
-Fear = Annotated[str | None, typer.Option(metavar="image|set|answer|secret|unknown", help="What may be memorised.")]
+Fear = Annotated[
+    str | None, typer.Option(metavar="image|set|answer|secret|unknown", help="What you think the model may memorise.")
+]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The YAML file to write.")]
-Run = Annotated[bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: ask]", show_default=False)]
+Run = Annotated[
+    bool | None, typer.Option("--run/--no-run", help="Run the audit immediately. [default: ask]", show_default=False)
+]
 new_app = typer.Typer(
     help="Create your own audit.", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
@@ -43,10 +47,10 @@ def ask(
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Find the audit for your situation by answering questions.
+    """Find the right audit by answering a few questions.
 
-    Writes a commented YAML file, estimates its run time and offers to run it. Without a terminal, give all answers as
-    --have, --fear and FIELD=VALUE, in any order.
+    Writes a YAML file with comments, estimates how long the audit takes, and offers to run it. Without a terminal, pass
+    all answers as --have, --fear and FIELD=VALUE, in any order.
     """
     from orchestrator.guide import fears_with, find_guide, with_full_names
     from orchestrator.spec.specification import settings
@@ -186,7 +190,9 @@ def _check_names(answers: Mapping[str, str], guide: Guide) -> None:
     fields = [field_question.field for field_question in guide.situation.asks]
     for name in answers:
         if name not in fields:
-            raise SpecError(f"{name} answers no question; the fields are {', '.join(fields)}{nearest(name, fields)}")
+            raise SpecError(
+                f"{name} is not a field of this audit; the fields are {', '.join(fields)}{nearest(name, fields)}"
+            )
 
 
 def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
@@ -235,7 +241,7 @@ def _check_answered(fields_without_answer: Sequence[str]) -> None:
     """Raise SpecError if answers are missing without a terminal. Defaults, such as sample data, are never assumed."""
     if fields_without_answer:
         fields = ", ".join(f"{field}=..." for field in fields_without_answer)
-        raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
+        raise SpecError(f"no terminal is available, so these answers are required: {fields}; no file was written")
 
 
 def _is_interactive() -> bool:
@@ -270,7 +276,7 @@ def _read_answer(question: str, default: str, hint: str, check: Callable[[str], 
         print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
         if not line:
-            raise SpecError("the input ended before all questions were answered; nothing was written")
+            raise SpecError("the input ended before all questions were answered; no file was written")
         answer = line.strip() or default
         try:
             check(answer)
@@ -295,13 +301,15 @@ def audit(
     ],
     into: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Your own folder. [default: the current one, or Engram's checkout]"),
+        typer.Option(
+            metavar="FOLDER", help="The folder to create it in. [default: the current folder, or Engram's checkout]"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write a working audit in one file, and its test.
+    """Create a working audit in a single file, with a test.
 
-    In your own folder it is a package, which Engram finds once it is installed.
+    In your own folder, the audit is a package. Engram finds it as soon as you install it.
     """
     from orchestrator.scaffold import new_audit
 

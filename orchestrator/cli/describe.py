@@ -35,7 +35,7 @@ PresetOrField = Annotated[
     str | None,
     typer.Argument(
         metavar="[PRESET|FIELD|CHOICE]",
-        help="A preset, a field such as family.count, or an alternative. [default: all]",
+        help="A preset, a field such as family.count, or an alternative. [default: show all]",
         autocompletion=completion.parts_of,
     ),
 ]
@@ -44,9 +44,10 @@ PresetOrField = Annotated[
 def show_audit(
     audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False, schema: JsonSchema = False
 ) -> None:
-    """Show the presets and fields of an audit: meaning, allowed values, requirements and cost.
+    """Show the presets and fields of an audit, including allowed values, requirements and cost.
 
-    The name of an alternative, such as documents of text, shows its fields. Nothing is run.
+    To show the fields of an alternative, pass its name, such as documents for the audit text. This command does not run
+    anything.
     """
     if schema:
         _emit_schema(audit, part)
@@ -83,7 +84,9 @@ def _emit_schema(audit: str, part: str | None) -> None:
     from orchestrator.spec.json_schema import describe_specification
 
     if part is not None:
-        raise SpecError(f"--schema is given with {part}; the schema describes the whole audit: leave out {part}")
+        raise SpecError(
+            f"--schema cannot be combined with {part}, because the schema describes the whole audit; remove {part}"
+        )
     emit(describe_specification(audit, audits.find(audit).audit))
 
 

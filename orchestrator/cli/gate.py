@@ -67,7 +67,9 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
 
     about = journal.about()
     if is_search(about):
-        raise SpecError(f"{journal.run} is a search; --fail-on and --junit need a single run: name one of its trials")
+        raise SpecError(
+            f"{journal.run} is a search, but --fail-on and --junit require a single run; pass one of its trials"
+        )
     cells = cell_answers(journal, store) or [CellAnswer(journal.run, {}, answer(journal, store), None)]
     if gate.junit is not None:
         finished = {cell.run for cell in cells if journal.sibling(cell.run).has_finished()}

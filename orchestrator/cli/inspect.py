@@ -26,7 +26,7 @@ from orchestrator.store import store_location
 
 
 def list_audits(json: Json = False) -> None:
-    """List the audits with their questions and presets.
+    """List all audits, including the questions they answer and the available presets.
 
     A preset with several cells runs as a sweep.
     """
@@ -76,13 +76,13 @@ def list_audits(json: Json = False) -> None:
 
 
 def runs(
-    everything: Annotated[bool, typer.Option("--all", help="Include the trials of searches.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list the trials of searches.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """List the runs of the store with state, answer and jobs.
+    """List the runs in a store with their states, answers and jobs.
 
-    A search is one line; --all and --json also list its trials.
+    Each search appears as one line. To list its trials as well, use --all or --json.
     """
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
@@ -115,11 +115,11 @@ def runs(
 
 def show_status(
     run: OptionalRun = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Update it until the run ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep updating until the run ends.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Show the state of a run; for a trial also its search, for a search also its recommendation."""
+    """Show the state of a run. For a trial, also shows the search. For a search, also shows the recommendation."""
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import search_results, status
@@ -168,9 +168,9 @@ def results(
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Show or export a table of a run, from the results available so far.
+    """Show or export a table of a run, based on the results available so far.
 
-    A search has the tables trials and front.
+    For a search, the tables are trials and front.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
@@ -208,7 +208,7 @@ def explain(
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Explain why a run or a result was or was not reused."""
+    """Explain why a run or a result was reused or not."""
     from orchestrator.cli import verdict
     from orchestrator.inspection import explain
 
@@ -231,13 +231,13 @@ def explain(
 
 def rerun(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
-    pdb: Annotated[bool, typer.Option("--pdb", help="Enter the debugger at the error.")] = False,
+    pdb: Annotated[bool, typer.Option("--pdb", help="Start the debugger if the job raises an error.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Compute one job in this process, optionally under a debugger.
+    """Run a single job in this process, optionally under a debugger.
 
-    The result is compared with the stored one. Nothing is written.
+    Compares the result with the stored one and does not write any files.
     """
     import traceback
 
@@ -272,16 +272,16 @@ def rerun(
 
 def gc(
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove the files listed. Without this option nothing is removed.")
+        bool, typer.Option("--delete", help="Remove the listed files. By default, they are only listed.")
     ] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """List files in the store that no run needs; remove them with --delete.
+    """List files in the store that no run needs. To remove them, use --delete.
 
-    These are results that no run of the store plans (for example after a run's folder was removed), checkpoints and
-    tracebacks of such jobs, damaged files that were set aside, and results that differed from one already stored. Runs
-    may continue at the same time.
+    This includes results that no run in the store plans (for example because you removed the folder of a run),
+    checkpoints and tracebacks of such jobs, damaged files that were set aside, and results that differed from a stored
+    one. You can use this command while runs are in progress.
     """
     from orchestrator.inspection.garbage import find_garbage
     from orchestrator.quantities import format_size
@@ -300,7 +300,7 @@ def gc(
         return
     for kind, sizes in kinds.items():
         show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
-    outcome = "not needed by any run; engram gc --delete removes them"
+    outcome = "not needed by any run; to remove them, use engram gc --delete"
     if delete:
         outcome = "removed"
     show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
@@ -309,7 +309,8 @@ def gc(
 def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
     """Check whether this machine can run audits.
 
-    Checks versions, GPU, Ray and its ports, the store, MLflow and the data sets, and suggests a fix for each problem.
+    Checks versions, the GPU, Ray and its ports, the store, MLflow and the data sets, and suggests how to fix each
+    problem.
     """
     from orchestrator.doctor import examine
 
@@ -329,7 +330,10 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
 
 def ui(
     port: Annotated[
-        int, typer.Option(metavar="N", help="The first port to try; the next free one is used.", min=1, max=65535)
+        int,
+        typer.Option(
+            metavar="N", help="The port to use. If it is in use, the next free port is used.", min=1, max=65535
+        ),
     ] = 5000,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     store: StoreOption = None,
@@ -337,10 +341,11 @@ def ui(
     experiment: Experiment = None,
     json: Json = False,
 ) -> int:
-    """Serve MLflow's pages of the runs, and a live page of the newest run, until Ctrl-C.
+    """Start the MLflow UI and a live page of the newest run, until you press Ctrl-C.
 
-    The first link opens the list of runs, the second the newest run. Only this machine can reach them. If MLflow has
-    its own server, only its link is printed; with --mlflow off only the live page is served.
+    The first link opens the list of runs, and the second link opens the newest run. Both pages are accessible only from
+    this machine. If MLflow runs on a separate server, Engram only prints its link. With --mlflow off, it only serves
+    the live page.
     """
     import threading
 

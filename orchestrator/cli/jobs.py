@@ -37,14 +37,16 @@ def logs(
     run_or_key: Annotated[
         str | None, typer.Argument(metavar="[RUN|KEY]", help="A run or a job. [default: the newest run]")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Continue until the run has no driver.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep printing until the run no longer has a driver.")
+    ] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Show the log of a run or of one of its jobs.
 
-    For a failed job: its traceback, the end of its output, where it ran, its seed, and the command that runs it alone
-    under a debugger.
+    For a failed job, shows the traceback, the last lines of output, where the job ran, its seed, and a command to run
+    it alone under a debugger.
     """
     from orchestrator.inspection import explain, logs, status
 
@@ -93,9 +95,9 @@ def _show_job(job: JobLog, store: str | None, json: bool) -> None:
 
 
 def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
-    """Stop a run on any machine: no further job is started, and stored results are kept.
+    """Stop a run from any machine. No further jobs are started, and stored results are kept.
 
-    The driver stops as on Ctrl-C. The command that started the run continues it.
+    The driver stops as if you had pressed Ctrl-C. To continue the run, repeat the command that started it.
     """
     from orchestrator.inspection import status
     from orchestrator.run_folder.cancellation import request_cancellation
@@ -105,13 +107,13 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         journal = status.find(opened_store, run)
         state = status.status(journal, opened_store)
         if state.driver is None:
-            raise EngramError(f"run {journal.run} is {state.state} and has no driver; there is nothing to cancel")
+            raise EngramError(f"run {journal.run} is {state.state} and has no driver, so it cannot be cancelled")
         seconds = request_cancellation(opened_store, journal.run, *sweeps_with(journal))
     if json:
         emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
     show(f"asked {state.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
-    say(f"to follow it: engram status {journal.run} --watch{store_option(store)}")
+    say(f"to follow the run: engram status {journal.run} --watch{store_option(store)}")
 
 
 ServerOption = Annotated[
@@ -120,16 +122,16 @@ ServerOption = Annotated[
         "--address",
         metavar="URL",
         envvar="RAY_API_SERVER_ADDRESS",
-        help="The cluster's job server (Ray's dashboard), http://HOST:8265.",
+        help="The job server of the cluster (the Ray dashboard), http://HOST:8265.",
     ),
 ]
 SharedStore = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that every node can reach."
+        "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that all nodes can access."
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Print its output until it ends; exit with its code.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the run, print its output and exit with its exit code.")]
 
 
 @take_run_options("submit")
@@ -146,9 +148,9 @@ def submit(
 ) -> int:
     """Submit a run to a Ray cluster and return.
 
-    The driver runs on the cluster, so this machine may be switched off. The Python files of your own networks are
-    uploaded; data and the store must be reachable from every node. status, logs and cancel work on any machine that can
-    reach the store.
+    The driver runs on the cluster, so you can switch off your own machine. Engram uploads the Python files of your
+    networks. Data and the store must be accessible from every node. You can use status, logs and cancel on any machine
+    that can access the store.
     """
     from orchestrator.executors.submission import JobServer, factory_files
     from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
@@ -163,7 +165,7 @@ def submit(
             f"{CREDENTIALS}"
         )
     if server is None:
-        raise SpecError("--address is missing; give http://HOST:8265, or set RAY_API_SERVER_ADDRESS")
+        raise SpecError("--address is missing; pass http://HOST:8265, or set RAY_API_SERVER_ADDRESS")
     location = _shared_location(spec.store)
     idle_fields = find_idle_fields(spec, {})
     if idle_fields:
@@ -189,8 +191,8 @@ def submit(
     if json:
         emit({"submission": name, "address": server, "state": state, "store": location})
     else:
-        show(f"{name} is {state.lower()} at {server}; its results go to {location}")
-        say(f"to follow it: engram status --watch --store {location}; for its output: ray job logs {name}")
+        show(f"{name} is {state.lower()} at {server}; its results are stored in {location}")
+        say(f"to follow the run: engram status --watch --store {location}; to see its output: ray job logs {name}")
     return cluster.wait(name, say) if wait else 0
 
 
@@ -222,7 +224,7 @@ def _shared_location(store: str | None) -> str:
     """Return the store location for a cluster run, identical on every node. Raises SpecError if none is given."""
     store = given_location(store)
     if store is None:
-        raise SpecError("--store is missing; give a bucket or a folder that every node can reach, or set ENGRAM_STORE")
+        raise SpecError("--store is missing; pass a bucket or a folder that all nodes can access, or set ENGRAM_STORE")
     if "://" in store:
         return store
     return str(Path(store).absolute())

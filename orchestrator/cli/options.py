@@ -53,7 +53,7 @@ Fields = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FIELD=VALUE]...",
-        help="Fields of the configuration; scale=tiny reduces the audit to seconds.",
+        help="Fields of the configuration to set. With scale=tiny, the audit takes only seconds.",
         autocompletion=completion.fields,
     ),
 ]
@@ -78,12 +78,15 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The preset to start from; a preset with several cells is a sweep.",
+        help="The preset to start from. A preset with several cells runs as a sweep.",
         autocompletion=completion.presets,
     ),
 ]
 Sweep = Annotated[
-    list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several options make a grid.")
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD=A,B,C", help="Run the audit for each value of a field. Repeat the option to run a grid."
+    ),
 ]
 StoreOption = Annotated[
     str | None,
@@ -98,9 +101,7 @@ ProbesFolder = Annotated[
 ]
 Commit = Annotated[
     bool,
-    typer.Option(
-        "--commit", help="Write nothing; print the commitment to the configuration, to send to the owner first."
-    ),
+    typer.Option("--commit", help="Only print the commitment to the configuration, which you send to the owner first."),
 ]
 Nonce = Annotated[
     str | None,
@@ -111,7 +112,7 @@ Nonce = Annotated[
 NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who chose the nonce.", show_default=False)]
 More = Annotated[
     int | None,
-    typer.Option("--most", metavar="N", help="For a run that stops once it is decided: continue up to N pairs."),
+    typer.Option("--most", metavar="N", help="If the run stops once it is decided, continue with up to N pairs."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
@@ -192,17 +193,18 @@ class StoppingOptions:
         str | None,
         typer.Option(
             metavar="decided",
-            help="Stop once the ranks of drawn features show memorisation, at an error rate that holds for any number "
-            "of looks; not detected needs all pairs.",
+            help="Stop as soon as the ranks of drawn features show memorisation. The error rate is valid for"
+            " any number "
+            "of looks. For the answer not detected, all pairs are needed.",
         ),
     ] = None
     alpha: Annotated[
         float | None,
-        typer.Option(metavar="P", help="With --until decided: the maximum rate of false findings. [default: 0.05]"),
+        typer.Option(metavar="P", help="The maximum rate of false findings with --until decided. [default: 0.05]"),
     ] = None
     most: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --until decided: the maximum number of pairs. [default: as configured]"),
+        typer.Option(metavar="N", help="The maximum number of pairs with --until decided. [default: as configured]"),
     ] = None
 
     def apply(self, spec: Spec) -> Spec:
@@ -212,7 +214,7 @@ class StoppingOptions:
         if self.until is None:
             for name in ("alpha", "most"):
                 if getattr(self, name) is not None:
-                    raise SpecError(f"--{name} is given without --until; add --until decided")
+                    raise SpecError(f"--{name} requires --until decided")
             return spec
         if self.until != "decided":
             raise SpecError(f"until is {self.until!r}; it must be decided")
@@ -226,12 +228,14 @@ TO_THE_END = StoppingOptions()
 class GateOptions:
     """Options of the pipeline gate. Each field is an option of `run`, `resume`, `report` and `results`."""
 
-    fail_on: Annotated[str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 for these answers.")] = (
-        None
-    )
+    fail_on: Annotated[
+        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is in this list.")
+    ] = None
     junit: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the answers as JUnit XML, one test case per cell of a sweep."),
+        typer.Option(
+            metavar="FILE", help="Write the answers to a JUnit XML file, with one test case per cell of a sweep."
+        ),
     ] = None
 
 

@@ -26,10 +26,10 @@ def report(
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_pdf: Annotated[
         bool,
-        typer.Option("--pdf", help="Also print it to report.pdf, with Chromium, Chrome or Edge."),
+        typer.Option("--pdf", help="Also save the report as report.pdf, using Chromium, Chrome or Edge."),
     ] = False,
     card: Annotated[
-        bool, typer.Option("--card", help="Print the parts of a model card: model-index as YAML, and a section.")
+        bool, typer.Option("--card", help="Print a model-index in YAML and a section of text for a model card.")
     ] = False,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The certificate's title.")] = None,
     auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="The auditor's name.")] = None,
@@ -37,17 +37,17 @@ def report(
     purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="The purpose of the audit.")] = None,
     details: Annotated[
         str | None,
-        typer.Option(metavar="FILE.yaml", help="A file with any of title, auditor, client and purpose."),
+        typer.Option(metavar="FILE.yaml", help="A YAML file that sets title, auditor, client or purpose."),
     ] = None,
     store: StoreOption = None,
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Write the report of a run, from the results available so far.
+    """Write the report of a run, based on the results available so far.
 
-    The report is one file that works offline; its figures are also written as SVG files next to it. ENGRAM_BROWSER
-    names the program for --pdf if it is not on PATH. Title, auditor, client and purpose are stored with the run and
-    appear at the top of its certificate, with space for a signature; "" removes an entry.
+    The report is a single file that works offline. Engram also saves its figures as SVG files in the same folder. If
+    the browser for --pdf is not on PATH, set ENGRAM_BROWSER. Title, auditor, client and purpose are stored with the run
+    and appear at the top of the certificate, with space for a signature. To remove an entry, pass "".
     """
     from pathlib import Path
 
@@ -99,13 +99,15 @@ def report(
 def compare(
     a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="RUN", help="The other run.", show_default=False)],
-    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Also write the comparison as a page.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE.html", help="Also write the comparison to an HTML page.")
+    ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Compare two runs side by side.
 
-    Shows their settings, environments and answers, and the summaries row by row.
+    Shows the settings, environments and answers of both runs, and compares the summaries row by row.
     """
     from orchestrator.cli import verdict
     from orchestrator.inspection import compare, pages, status

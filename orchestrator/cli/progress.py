@@ -33,7 +33,7 @@ def message(event: Event) -> str | None:
         case "lost":
             return f"lost, will be sent again: {_job(event)}: {event['cause']}"
         case "missing":
-            return f"an input of {_job(event)} is missing or damaged and is computed again"
+            return f"an input of {_job(event)} is missing or damaged and will be computed again"
         case "damaged":
             return f"damaged, will be computed again: {_job(event)}: {event['problem']}"
         case "differs":

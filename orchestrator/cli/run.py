@@ -55,9 +55,9 @@ def plan(
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> None:
-    """Show the jobs of a run, the results already stored, and the expected time.
+    """Show which jobs a run would execute, which results are already stored, and how long it would take.
 
-    Starts nothing.
+    This command does not start the run.
     """
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
@@ -95,8 +95,9 @@ def run(
 ) -> int:
     """Run an audit to completion.
 
-    Stored results are reused. After an interruption of any kind, the same command continues where the run stopped.
-    Cells of a preset whose data are missing are skipped and listed; the same command runs them once the data exist.
+    Engram reuses stored results. If the run is interrupted for any reason, repeat the command to continue where it
+    stopped. If the data for a cell of a preset are missing, Engram lists the cell and skips it. To run it later, add
+    the data and repeat the command.
     """
     return run_to_completion(
         lambda: stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)),
@@ -156,11 +157,11 @@ def resume(
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Continue a run, sweep or search where it stopped.
+    """Resume a run, sweep or search where it stopped.
 
-    Without a name, the newest unfinished run is continued; for a trial of a search, the search. A search continues as
-    with engram search --resume. With --most, a run that stops once it is decided continues with more pairs, as a new
-    run with the same first pairs.
+    Without a name, Engram resumes the newest unfinished run. If this run is a trial of a search, it resumes the search,
+    like engram search --resume. If a run stops as soon as it is decided, use --most to continue it with more pairs, as
+    a new run that shares the first pairs.
     """
     from orchestrator.cli import search, verdict
     from orchestrator.cli.gate import open_gate, pass_gate
@@ -182,7 +183,7 @@ def resume(
         if is_search(journal.about()):
             if pair_limit is not None:
                 raise SpecError(
-                    f"--most is given, but {journal.run} is a search, and its trials train all of their pairs"
+                    f"--most is not available for {journal.run}, because the trials of a search always train all pairs"
                 )
             _check_search_options(journal.run, options, gate)
             return search.resume_search(journal.run, opened_store, execution, store, json)
@@ -206,7 +207,7 @@ def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             raise SpecError(
-                f"{option} is not an option of searches, and {search} is a search: see engram search --help"
+                f"{option} is not available for searches, and {search} is a search; see engram search --help"
             )
 
 
@@ -223,20 +224,21 @@ def probes(
 ) -> None:
     """Write images, records or questions for the owner of a third-party model to evaluate.
 
-    Nothing is trained. README.txt in the folder explains how to return the model's outputs. FOLDER-key.csv identifies
-    each image or question; keep it private until you have the outputs. For forgetting, FOLDER-split.csv lists the
-    images of D_Q and the held-out images; for text, it lists the secrets to insert into the training data.
+    This command does not train any models. README.txt in the folder explains to the owner how to return the outputs of
+    the model. FOLDER-key.csv identifies each image or question, so keep it private until you have received the outputs.
+    For forgetting, FOLDER-split.csv lists the images of D_Q and the held-out images. For text, it lists the secrets to
+    insert into the training data.
 
-    To let the owner verify the draw and the analysis: send the commitment that --commit prints, let the owner choose
-    an unpredictable nonce of at least 16 characters, and write the folder with --nonce. A run with a configuration
-    other than the committed one is then refused.
+    To let the owner verify the draw and the analysis, first send the commitment that --commit prints. Then ask the
+    owner for an unpredictable nonce of at least 16 characters, and write the folder with --nonce. Engram rejects any
+    run whose configuration differs from the committed one.
     """
     from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
 
     spec = command_line_spec(audit_or_file, fields, preset, store=store)
     if nonce is None and nonce_by is not None:
-        raise SpecError("--nonce-by is given without --nonce; add the nonce")
+        raise SpecError("--nonce-by requires --nonce")
     if commit:
         commitment = commit_draw(spec)
         if json:
@@ -246,7 +248,7 @@ def probes(
             say(f"it covers the secret and this configuration: {dumps(commitment.configuration, sort_keys=True)}")
         return
     if out is None:
-        raise SpecError("--out is missing; give the folder to write, or --commit, which writes none")
+        raise SpecError("--out is missing; pass the folder to write, or use --commit, which does not write a folder")
     folder = output_folder("--out", out)
     handout = hand_out(spec, folder, nonce, nonce_by)
     if json:

@@ -43,7 +43,9 @@ SomeSearch = Annotated[
 ]
 Over = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD=A,B,C", help="Vary a field: values, a range low..high, or log(low..high)."),
+    typer.Option(
+        metavar="FIELD=A,B,C", help="Vary a field over a list of values, a range low..high, or log(low..high)."
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue a search with its original settings.")]
 LISTED = 12  # number of trials shown
@@ -64,11 +66,11 @@ def search(
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
-    """Search for the training that memorises least at the accuracy you need.
+    """Find the training settings that memorise least while keeping the accuracy you need.
 
-    Trials are runs of the audit with different training settings. The trial that memorises least is audited again with
-    fresh seeds, and the answer comes from that audit. After an interruption of any kind, the same command, or --resume,
-    continues the search.
+    Each trial runs the audit with different training settings. Engram then audits the trial that memorises least again
+    with fresh seeds, and this audit determines the answer. If the search is interrupted for any reason, repeat the
+    command or use --resume to continue.
     """
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
@@ -173,7 +175,7 @@ def _new_search(
     from orchestrator.store import is_there
 
     if audit_or_file is None:
-        raise SpecError("the audit is missing; give an audit or a file, or --resume")
+        raise SpecError("the audit is missing; pass an audit, a file or --resume")
     spec = command_line_spec(audit_or_file, fields, preset, store=store, options=options)
     new_search = searches.search_from_spec(spec, parse_domains(domain_texts or ()), settings)
     if not is_there(store_location(spec.store)):  # so that missing data does not leave an empty store behind

@@ -36,13 +36,13 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
     path = store_location(location)
     if not create and not is_there(path):
         raise SpecError(
-            f"there is no store at {path}; run an audit first, or give the location by --store or ENGRAM_STORE"
+            f"there is no store at {path}; run an audit first, or set the location with --store or ENGRAM_STORE"
         )
     opened_store = open_store(path, create)
     try:
         yield opened_store
     except KeyboardInterrupt:
-        say("engram: stopped at once; stored results are kept, and the same command continues from there")
+        say("engram: stopped immediately; stored results are kept; repeat the command to continue")
         raise
     except (EngramError, BrokenPipeError, typer.Exit):
         raise
@@ -52,7 +52,7 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
         if isinstance(error, OSError) and error.errno in atomic_write.DISK_ERRORS:
             path_in_error = error.filename or opened_store.location
             raise StoreError(
-                f"cannot use {path_in_error}: {error.strerror}; fix this, then repeat the command to continue"
+                f"cannot use {path_in_error}: {error.strerror}; fix the problem and repeat the command to continue"
             ) from error
         raise EngramError(_save_traceback(error, opened_store)) from error
 
@@ -63,7 +63,7 @@ def report_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("engram: stopped; nothing was started")
+        say("engram: stopped before the run was started")
         raise
 
 

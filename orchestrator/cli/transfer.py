@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Origin = Annotated[
     str, typer.Argument(metavar="FROM", help="A store: a folder, s3://bucket/prefix or az://container/prefix.")
 ]
-Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is created if it does not exist.")]
+Target = Annotated[str, typer.Argument(metavar="TO", help="Another store. It is created if it does not exist.")]
 
 store_app = typer.Typer(
     help="Copy a store to another location, for example a folder to a bucket.",
@@ -30,12 +30,13 @@ store_app = typer.Typer(
 
 @store_app.command("copy")
 def copy(origin: Origin, target: Target, json: Json = False) -> int:
-    """Copy results, checkpoints, tracebacks and runs that are missing in TO from FROM.
+    """Copy all results, checkpoints, tracebacks and runs from FROM that are missing in TO.
 
-    Each result and checkpoint is checked against its digest before it is copied, and each file is read back. Nothing
-    is removed; a result is never replaced; a run's folder is replaced if FROM has the longer log. The same command
-    continues an interrupted copy. Links in FROM are not followed. The exit code is 1 if damaged files, links or pipes
-    were skipped, each of which is listed; engram verify --store FROM sets damaged results aside.
+    Engram checks each result and checkpoint against its digest before it copies the file, and reads every file back. It
+    never removes files or replaces results. It replaces the folder of a run if FROM has the longer log. If the copy is
+    interrupted, repeat the command to continue. Engram does not follow links in FROM. If it finds damaged files, links
+    or pipes, it lists and skips them, and the exit code is 1. To set damaged results aside, use engram verify --store
+    FROM.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -45,9 +46,9 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
 
 @store_app.command("sync")
 def sync(origin: Origin, target: Target, json: Json = False) -> int:
-    """Copy in both directions, so that both stores have all results and runs.
+    """Copy in both directions, so that both stores contain all results and runs.
 
-    Equals engram store copy FROM TO, then engram store copy TO FROM.
+    This is equivalent to engram store copy FROM TO, followed by engram store copy TO FROM.
     """
     from orchestrator.store.transfer import copy_store
 

@@ -74,7 +74,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
-        say(f"{report.damaged} results were damaged or missing and were computed again")
+        say(f"{report.damaged} results were damaged or missing and have been recomputed")
     if report.differing and report.store:
         say(
             f"{format_count(report.differing, 'result')} differed when computed again; "
@@ -202,7 +202,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
-        say(f"for the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
+        say(f"to see the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
@@ -214,8 +214,8 @@ def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
     if not any(CHANGED.search(error) for _, _, error in failed):
         return f"try again with: {command}"
     return (
-        "their input files have changed since the run began. Repeat the original command (engram run ...) to start a "
-        f"new run with the present files. Or restore the old files, and continue with: {command}"
+        "their input files have changed since the run began. To start a new run with the current files, repeat the "
+        f"original command (engram run ...). To continue this run, restore the old files and use: {command}"
     )
 
 

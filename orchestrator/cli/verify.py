@@ -30,23 +30,24 @@ def verify(
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="For a page: the path of a model, file or data set that it depends on."),
+        typer.Option(metavar="PATH", help="The path of a model, file or data set that the page depends on."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="For a page: also exit 1 if anything was not checked.")
+        bool, typer.Option("--strict", help="Also exit with code 1 if part of a page could not be checked.")
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY.pub", help="For a page: the SSH key that must have signed it."),
+        typer.Option(metavar="KEY.pub", help="The SSH key that must have signed the page."),
     ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Check every stored table against its digest, or a report page and its sources against its seal.
+    """Check all stored tables against their digests, or a report page and its sources against the seal.
 
-    Damaged results are moved to quarantine, and computed again when their run is resumed. The tables of a page are
-    read from the first store that has its run: the store given by --store, the one that contains the page, or the
-    default one. The page is drawn again from that store and compared. No network is used.
+    Engram moves damaged results to quarantine and computes them again when you resume their run. To check a page, it
+    reads the tables from the first store that contains the run: the store that you pass with --store, the store that
+    contains the page, or the default store. It then generates the page again from that store and compares the two. This
+    command works offline.
     """
     if page is not None:
         store_flag = None
@@ -59,11 +60,11 @@ def verify(
         path = _find_page(page, store)
         return _verify_page(path, file or [], public, store_flag, store_location(store), json, strict)
     if key is not None:
-        raise SpecError("--key is given without a page; name it: engram verify report.html --key KEY.pub")
+        raise SpecError("--key requires a page, as in engram verify report.html --key KEY.pub")
     if strict:
-        raise SpecError("--strict is given without a page; in a store every result is always checked")
+        raise SpecError("--strict requires a page; in a store, every result is always checked")
     if file:
-        raise SpecError("--file is given without a page; name it: engram verify report.html --file ...")
+        raise SpecError("--file requires a page, as in engram verify report.html --file ...")
     with command_store(store) as opened_store:
         keys = sorted(opened_store.keys())
         damaged = list(opened_store.verify(keys))
@@ -100,7 +101,7 @@ def _find_page(word: str, location: str | None) -> Path:
             raise SpecError(f"there is no file {word}, and {error}") from None
         page = pages.page(journal.folder)
     if page is None:
-        raise SpecError(f"run {journal.run} has no page; draw it with `engram report {journal.run}`")
+        raise SpecError(f"run {journal.run} has no page; create it with `engram report {journal.run}`")
     return page
 
 
@@ -115,15 +116,19 @@ def sign(
     key: Annotated[
         str,
         typer.Option(
-            "--key", metavar="KEY", help="Your SSH key, or its public part if an agent has the key.", show_default=False
+            "--key",
+            metavar="KEY",
+            help="Your private SSH key, or the public key if the private key is in an agent.",
+            show_default=False,
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Sign a report page with an SSH key, so that others can verify its author.
+    """Sign a report page with an SSH key, so that others can verify who wrote it.
 
-    The signature is written to FILE.sig. The page's seal contains the digests of its tables and of the audited model
-    and data, so the signature covers these too. Others check it with engram verify FILE --key KEY.pub, or ssh-keygen.
+    Engram writes the signature to FILE.sig. The seal of the page contains the digests of its tables and of the audited
+    model and data, so the signature covers these as well. To check the signature, others can use engram verify FILE
+    --key KEY.pub, or ssh-keygen.
     """
     from orchestrator.inspection.signatures import sign_file
 

@@ -135,7 +135,7 @@ def _parse_details(content: object, path: str) -> dict[str, str]:
     checked = {}
     for name, value in content.items():
         if name not in DETAIL_NAMES:
-            valid_keys = f"the keys are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
+            valid_keys = f"valid keys are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
             raise SpecError(f"{prefix}unknown key {printable(str(name)[:LONGEST_DETAIL])!r}; {valid_keys}")
         if not isinstance(value, str):
             raise SpecError(f"{prefix}{name} is {json.dumps(value, default=str)[:LONGEST_DETAIL]}; it must be text")

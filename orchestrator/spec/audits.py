@@ -51,7 +51,9 @@ def find(name: str) -> RegisteredAudit:
         point = offered_points[name]
         return _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
     audit_names = names()
-    raise SpecError(f"unknown audit {name!r}; the audits are {', '.join(audit_names)}{nearest(name, audit_names)}")
+    raise SpecError(
+        f"unknown audit {name!r}; available audits are {', '.join(audit_names)}{nearest(name, audit_names)}"
+    )
 
 
 def find_installed(name: str) -> RegisteredAudit | None:

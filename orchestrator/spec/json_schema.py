@@ -47,7 +47,10 @@ def describe_specification(name: str, audit: Audit) -> Schema:
     definitions: Schema = {}
     fields = _config_properties(audit.config, definitions)
     settings = fields | _dotted_fields(audit.config, definitions)
-    settings[SCALE] = {"enum": list(SCALES), "description": "tiny reduces data and trainings to seconds."}
+    settings[SCALE] = {
+        "enum": list(SCALES),
+        "description": "With tiny, the audit uses less data and training, and takes only seconds.",
+    }
     tags = sorted(_all_tags(audit.config))
     search: Schema = {**{key: {} for key in SEARCH_KEYS}, "over": {"type": "object"}}
     execution: Schema = {**{key: {} for key in EXECUTION_KEYS}, "store": TEXT}

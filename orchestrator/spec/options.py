@@ -112,7 +112,7 @@ class Execution:
 
     address: str | None = _option(
         None,
-        "Where jobs run: local, auto, HOST:PORT of a Ray cluster, or none (this process). [default: local]",
+        "Where to run jobs: local, auto, HOST:PORT of a Ray cluster, or none (this process). [default: local]",
         str,
         metavar="ADDRESS",
         variable="RAY_ADDRESS",
@@ -120,13 +120,14 @@ class Execution:
     )
     gpus: GpusName = _option(
         "auto",
-        "Use of a cluster's GPUs: if it has or can start some, never, or wait for one. [default: auto]",
+        "Whether to use the GPUs of a cluster: if it has or can start some (auto), never (none), or after waiting for "
+        "one (wait). [default: auto]",
         str,
         metavar="auto|none|wait",
     )
     gpus_per_job: int = _option(
         1,
-        "GPUs per job, of one machine, for models that do not fit on one GPU.",
+        "The number of GPUs per job, for models that do not fit on one GPU. All must be in one machine.",
         int,
         metavar="N",
     )
@@ -138,63 +139,63 @@ class Execution:
     )
     way: StrategyName = _option(  # auto: chosen once per run, device and network
         "auto",
-        "The training strategy. [default: auto, the fastest on this machine]",
+        "The training strategy. [default: auto, which uses the fastest on this machine]",
         str,
         metavar="auto|loop|stack|graph",
     )
-    tolerate: int = _option(0, "Finish even if up to N jobs failed.", int, metavar="N")
-    fail_fast: bool = _option(False, "Stop at the first failed job.", bool, not_of=("search",))
+    tolerate: int = _option(0, "Finish the run even if up to N jobs have failed.", int, metavar="N")
+    fail_fast: bool = _option(False, "Stop the run as soon as a job fails.", bool, not_of=("search",))
     stop_after: float | None = _option(
         None,
-        "Stop cleanly after this time.",
+        "Stop the run cleanly after this time.",
         _parse_duration,
         metavar="3h50m",
         not_of=("search",),
     )
     max_gpu_hours: float | None = _option(
         None,
-        "Stop cleanly after N GPU hours since this start.",
+        "Stop the run cleanly once it has used N GPU hours since this start.",
         float,
         metavar="N",
         not_of=("search",),  # searches use --budget instead
     )
     max_cost: float | None = _option(
         None,
-        "Stop cleanly once this start has cost N, at --prices.",
+        "Stop the run cleanly once it has cost N since this start, based on --prices.",
         float,
         metavar="N",
         not_of=("search",),
     )
     prices: Prices | None = _option(
         None,
-        "Prices per hour: gpu, cpu and currency.",
+        "A YAML file with prices per hour: gpu, cpu and currency.",
         _parse_prices,
         metavar="FILE.yaml",
         not_of=("search",),
     )
     timeout: float | None = _option(
         None,
-        "End a job that takes longer, and send it again; not with --address none. [default: learnt during the run]",
+        "Stop and retry jobs that take longer. Not available with --address none. [default: learnt during the run]",
         _parse_duration,
         metavar="10m",
     )
     keep: KeepName = _option(  # states that an unfinished run needs are always kept
         "none",
-        "Keep the checkpoints of finished trainings, to extend them later. [default: none]",
+        "Keep the checkpoints of trained models, so that you can train them further. [default: none]",
         str,
         metavar="state|none",
         not_of=("search",),
     )
     again: bool = _option(
         False,
-        "Start a new run; stored results are reused.",
+        "Start a new run that reuses stored results.",
         bool,
         not_of=("resume", "search"),
         is_in_file=False,
     )
     all_cells: bool = _option(
         False,
-        "Refuse to start if data for any cell of a preset are missing; by default such cells are skipped.",
+        "Do not start if the data for a cell of a preset are missing. By default, such cells are skipped.",
         bool,
         names=("--all",),
         not_of=("resume", "search"),
@@ -202,7 +203,8 @@ class Execution:
     )
     same_code: bool = _option(
         False,
-        "Reuse results of earlier versions of your code, if its changes do not affect them. The report mentions this.",
+        "Reuse results from earlier versions of your code, if your changes do not affect them. The report mentions "
+        "this.",
         bool,
         not_of=("search",),
         is_in_file=False,
@@ -225,7 +227,7 @@ class Execution:
     )
     report: bool = _option(
         True,
-        "Write a report when the run ends. [default: yes]",
+        "Whether to write a report when the run ends. [default: yes]",
         bool,
         names=("--report/--no-report",),
         variable="ENGRAM_REPORT",
@@ -233,14 +235,14 @@ class Execution:
     )
     show_images: bool = _option(
         False,
-        "Write a second page that shows your own images or texts.",
+        "Write a second page that also shows your own images or texts.",
         bool,
         names=("--show-images", "--show-texts"),
         not_of=("plan", "search"),
     )
     dashboard: bool = _option(
         False,
-        "Start Ray's dashboard with a cluster on this machine, and print its address.",
+        "Start the Ray dashboard along with the local cluster, and print its address.",
         bool,
         not_of=("plan", "search", "submit"),
     )
@@ -251,23 +253,29 @@ class SearchOptions:
     """Options of a search."""
 
     trials: int | None = _option(None, "The number of trials. [default: 24; for grid, all points]", int, metavar="N")
-    budget: float | None = _option(None, "Start no trial after this time.", _parse_duration, metavar="2h")
+    budget: float | None = _option(None, "Do not start any more trials after this time.", _parse_duration, metavar="2h")
     sampler: SamplerName = _option(
         "random", "The sampler that proposes trials. [default: random]", str, metavar="random|grid|optuna"
     )
     sampler_seed: int = _option(0, "Seed of the sampler. [default: 0]", int, metavar="N")
     rungs: tuple[int, ...] = _option(
         (),
-        "Epochs after which only the trials with the best utility continue. [default: none, all continue]",
+        "Epochs after which only the trials with the best utility continue. [default: none, all trials continue]",
         tuple[int, ...],
         metavar="E,F,G",
     )
-    keep_one_in: int = _option(3, "Continue one of N trials at each rung. [default: 3]", int, metavar="N")
+    keep_one_in: int = _option(3, "At each rung, continue one in N trials. [default: 3]", int, metavar="N")
     give_up: float | None = _option(
-        None, "The acceptable loss of utility, in its unit. [default: the audit's]", float, metavar="X"
+        None,
+        "The acceptable loss of utility, in the unit of the utility measure. [default: depends on the audit]",
+        float,
+        metavar="X",
     )
     concurrent: int = _option(
-        1, "Simultaneous trials; above 1, results with rungs or optuna depend on timing.", int, metavar="N"
+        1,
+        "The number of trials to run in parallel. If above 1, results with rungs or optuna depend on timing.",
+        int,
+        metavar="N",
     )
 
 

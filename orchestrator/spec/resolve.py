@@ -119,7 +119,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     audit = find(spec.audit).audit
     set_and_swept = sorted(set(spec.set) & set(spec.sweep))
     if set_and_swept:
-        raise SpecError(f"{set_and_swept[0]} is both set and swept; give it once")
+        raise SpecError(f"{set_and_swept[0]} is both set and swept; specify it only once")
     bases = _preset(spec, audit)
     spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
     grid = []

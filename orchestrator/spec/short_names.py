@@ -99,7 +99,7 @@ def find_paths(
             paths[earlier_name] == path and (earlier_name in overriding) == (name in overriding)
             for earlier_name in paths
         ):
-            raise SpecError(f"{path} is given twice, once as {name}; give it once")
+            raise SpecError(f"{path} is set twice, once as {name}; set it only once")
         paths[name] = path
         if field is not None and not field.selects.items() <= selected.items():
             selected |= field.selects

@@ -102,6 +102,7 @@ def _entries(mapping: Mapping[Any, Any], entry_readers: Mapping[str, Reader], pr
         if name not in entry_readers:
             key_path = f"{prefix}{name}"
             raise SpecError(
-                f"unknown key {key_path!r}; the keys are {', '.join(entry_readers)}{nearest(str(name), entry_readers)}"
+                f"unknown key {key_path!r}; valid keys are {', '.join(entry_readers)}"
+                f"{nearest(str(name), entry_readers)}"
             )
     return {name: entry_readers[name](value, f"{prefix}{name}") for name, value in mapping.items() if value is not None}

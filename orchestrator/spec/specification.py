@@ -39,7 +39,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     is_valid = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
     if scheme not in ("", "ray") or not is_valid:
         raise ClusterError(
-            f"{address!r} is not an address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
+            f"{address!r} is not the address of a Ray cluster; use HOST:PORT, ray://HOST:PORT, auto, local or none"
         )
     return host.strip("[]"), int(port)
 
@@ -59,12 +59,12 @@ def absolute_uri(uri: str) -> str:
             parts = urlsplit(uri)
             parts.port  # noqa: B018 -- raises if it is not a number
         except ValueError as error:  # the URI may contain a password, so the message does not repeat it
-            raise SpecError(f"the tracking store's URI is invalid: {error}; give a valid URI, or off") from None
+            raise SpecError(f"the URI of the tracking store is invalid: {error}; pass a valid URI, or off") from None
         if parts.scheme in ("http", "https") and not parts.hostname:
             raise SpecError(f"the tracking store's URI names no server; write {parts.scheme}://HOST:PORT")
         return uri
     if not uri.strip():
-        raise SpecError("the tracking store's URI is empty; give a URI, or off")
+        raise SpecError("the URI of the tracking store is empty; pass a URI, or off")
     return Path(os.path.expanduser(uri)).absolute().as_uri()
 
 
@@ -132,18 +132,20 @@ def execution(spec: Spec) -> Execution:
     if (gpus := options.get("gpus", "auto")) not in GPUS:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
-        raise SpecError("gpus is wait, but no other machine can join; use it with --address of a cluster")
+        raise SpecError("gpus=wait requires the --address of a cluster, because no other machine can join otherwise")
     if (per_job := options.get("gpus_per_job", 1)) < 1:
         raise SpecError(f"gpus_per_job is {per_job}; it must be 1 or more")
     if per_job > 1 and (address == "none" or gpus == "none"):
         raise SpecError(f"gpus_per_job is {per_job}; it must be 1 if address or gpus is none, which use no GPUs")
     if options.get("dashboard") and address not in (None, "local"):
-        raise SpecError(f"dashboard is given with address {address}; it needs address local, which starts a cluster")
+        raise SpecError(
+            f"dashboard cannot be combined with address {address}; it requires address local, which starts a cluster"
+        )
     for name in ("max_gpu_hours", "max_cost"):
         if (limit := options.get(name)) is not None and not limit > 0:
             raise SpecError(f"{name} is {limit}; it must be above 0")
     if (options.get("max_cost") is None) != (options.get("prices") is None):
-        raise SpecError("max_cost and prices must be given together: a limit, and the YAML file of prices per hour")
+        raise SpecError("max_cost and prices must be set together: a limit, and a YAML file with prices per hour")
     if (uri := options.get("mlflow")) is not None:
         absolute_uri(uri)
     return Execution(**options)
@@ -181,7 +183,7 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     for name, value in map(_setting, texts):
         values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", value)]
         if name in fields:
-            raise SpecError(f"{name} is swept twice; give all its values together, as --sweep {name}=a,b,c")
+            raise SpecError(f"{name} is swept twice; list all its values together, as in --sweep {name}=a,b,c")
         if not all(values):
             raise SpecError(f"--sweep {name}={value}: a value is empty; write --sweep field=a,b,c")
         fields[name] = values

@@ -31,11 +31,15 @@ def read_prices(file: Any) -> Prices:
     path = Path(coerce(os.fspath(file) if isinstance(file, os.PathLike) else file, str, "prices"))
     content = load_yaml(path)
     if not isinstance(content, Mapping) or not content:
-        raise SpecError(f"{path} contains no prices; write gpu: 2.5, cpu: 0.04 (per hour), currency: EUR")
+        raise SpecError(
+            f"{path} does not contain any prices; add for example gpu: 2.5, cpu: 0.04 (per hour), currency: EUR"
+        )
     names = Prices.__dataclass_fields__
     for name in content:
         if name not in names:
-            raise SpecError(f"{path}: unknown key {name!r}; the keys are {', '.join(names)}{nearest(str(name), names)}")
+            raise SpecError(
+                f"{path}: unknown key {name!r}; valid keys are {', '.join(names)}{nearest(str(name), names)}"
+            )
     prices = Prices(
         **{name: coerce(value, type(names[name].default), f"{path}: {name}") for name, value in content.items()}
     )
@@ -43,7 +47,7 @@ def read_prices(file: Any) -> Prices:
         if not (value >= 0 and math.isfinite(value)):
             raise SpecError(f"{path}: {name} is {value}; it must be 0 or more")
     if not prices.gpu + prices.cpu:
-        raise SpecError(f"{path}: no price is given; give gpu or cpu, per hour")
+        raise SpecError(f"{path}: a price is missing; add gpu or cpu, per hour")
     return prices
 
 

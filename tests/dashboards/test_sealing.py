@@ -154,7 +154,7 @@ def test_missing_items_are_unchecked(engram: Here, stamped: Path, tmp_path: Path
         f"{unchecked_count} of {len(item_states)} items were not checked, so they may have changed (--strict"
     )
     assert "they may have changed" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
-    assert "--strict is given without a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
+    assert "--strict requires a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
 
 
 def test_file_is_checked_at_original_or_given_path(engram: Here, stamped: Path, stamp: Path, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_data_set_is_checked_at_given_path(engram: Here, tmp_path: Path) -> None
         (("report.html", "--file", "none.pt"), 2, "--file none.pt: No such file or directory"),
         (("report.html", "--file", "/proc/self/mem"), 2, "--file /proc/self/mem: Input/output error"),
         (("report.html", "--store", "none"), 2, "there is no store at none"),
-        (("--file", "report.html"), 2, "--file is given without a page"),
+        (("--file", "report.html"), 2, "--file requires a page"),
     ],
 )
 def test_unverifiable_items_give_one_line(

@@ -100,11 +100,11 @@ def test_invalid_options_give_one_line_and_no_file(engram: Here) -> None:
         ),
         (
             (*data, "probs=x"),
-            "probs answers no question; the fields are question.data, question.training.network, probe, feature; "
-            "did you mean 'probe'?",
+            "probs is not a field of this audit; the fields are question.data, question.training.network, probe, "
+            "feature; did you mean 'probe'?",
         ),
-        (data, "these answers are required: question.data=..., probe=..., feature=...; nothing was written"),
-        ((*data, "data=digits", "feature=A"), "these answers are required: probe=...; nothing was written"),
+        (data, "these answers are required: question.data=..., probe=..., feature=...; no file was written"),
+        ((*data, "data=digits", "feature=A"), "these answers are required: probe=...; no file was written"),
         ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),
         ((*data, "data=digits", "probe=photos", "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
         ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),

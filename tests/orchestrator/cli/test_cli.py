@@ -200,7 +200,7 @@ def test_equal_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err.splitlines() == [
         "failed: net.train aaaa and 1 more job: no memory",
         "failed: sum cccc: nan",
-        "for the traceback and output of the first: engram logs aaaa",
+        "to see the traceback and output of the first: engram logs aaaa",
     ]
 
 
@@ -215,7 +215,7 @@ def test_changed_input_files_change_the_advice(engram: Here, shell: Shell) -> No
     records.write_text("\n".join(lines[:-1]))
     resumed = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
     (advice,) = (line for line in resumed.stderr.splitlines() if "jobs failed" in line)
-    assert "their input files have changed since the run began. Repeat the original command" in advice
+    assert "their input files have changed since the run began. To start a new run with the current files" in advice
     assert shell.json("run", *arguments)["state"] == "finished"
 
 
@@ -386,7 +386,7 @@ def test_unavailable_probes_give_one_line_error(
         (("resume", "--way", "stak"), "did you mean 'stack'?"),
         (("plan", "toys", "--way", ""), "way is ''; it must be one of auto, loop, stack, graph"),
         (("run", "toys", "--until", "tired"), "until is 'tired'; it must be decided"),
-        (("run", "toys", "--alpha", "0.1"), "--alpha is given without --until"),
+        (("run", "toys", "--alpha", "0.1"), "--alpha requires --until decided"),
         (("plan", "toys", "--until", "decided", "--alpha", "1"), "alpha is 1; it must be between 0 and 1"),
         (("run", "toys", "--until", "decided", "--most", "0"), "most is 0; it must be at least 1"),
         (("run", "toys", "level=0.1", "--until", "decided"), "level is given, but --until decided sets it"),
@@ -402,10 +402,10 @@ def test_unavailable_probes_give_one_line_error(
         (("status", "nope"), "there is no store at ./engram-store"),
         (("run", "toys", "--nope"), "No such option: --nope"),
         (("nope",), "No such command 'nope'"),
-        (("run", "toys", "--address", "a b"), "'a b' is not an address of a Ray cluster; give HOST:PORT"),
-        (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is invalid: Invalid IPv6 URL"),
+        (("run", "toys", "--address", "a b"), "'a b' is not the address of a Ray cluster; use HOST:PORT"),
+        (("run", "toys", "--mlflow", "http://[::1"), "the URI of the tracking store is invalid: Invalid IPv6 URL"),
         (("run", "toys", "--mlflow", "http://"), "the tracking store's URI names no server"),
-        (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is invalid: "),
+        (("resume", "--mlflow", "https://x:y"), "the URI of the tracking store is invalid: "),
         (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is not a valid timestamp"),
         (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no user of that name"),
         (("run",), "Missing argument 'AUDIT|FILE'"),

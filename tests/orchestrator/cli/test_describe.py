@@ -67,7 +67,7 @@ def test_every_audit_is_shown_as_json(engram: Here) -> None:
 
 def test_unknown_name_is_refused_with_nearest_name(engram: Here) -> None:
     for arguments, line in (
-        (("unique_featur",), "unknown audit 'unique_featur'; the audits are"),
+        (("unique_featur",), "unknown audit 'unique_featur'; available audits are"),
         (("density", "quickstat"), "density has no field or preset 'quickstat'; did you mean 'quickstart'?"),
         (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'question.training.epochs'?"),
         (("text", "epoch"), "text has no field or preset 'epoch'; did you mean 'question.tuning.epochs'?"),

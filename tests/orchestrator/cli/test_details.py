@@ -46,7 +46,7 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
     assert not [text for text in (TITLE, AUDITOR, CLIENT, PURPOSE, "date signature") if text in remaining_words]
     page.unlink()
     run = page.parent.name
-    assert f"run {run} has no page; draw it with `engram report {run}`" in engram("verify", run, code=2).stderr
+    assert f"run {run} has no page; create it with `engram report {run}`" in engram("verify", run, code=2).stderr
     message = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
     assert message == "engram: client contains \\x1b; it must be one line without control characters\n"
 
@@ -54,7 +54,7 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("title: a\nclent: b\n", "unknown key 'clent'; the keys are title, auditor, client, purpose; did you"),
+        ("title: a\nclent: b\n", "unknown key 'clent'; valid keys are title, auditor, client, purpose; did you"),
         ("title: 12\n", "title is 12; it must be text"),
         ("title: [a]\n", 'title is ["a"]; it must be text'),
         ('title: "a\\nb"\n', "title contains \\n; it must be one line without control characters"),

@@ -52,7 +52,7 @@ def test_finished_run_shows_no_time_left() -> None:
         (failed("lost", cause="its worker died"), "lost, will be sent again: net.train ffffffffffff: its worker died"),
         (
             failed("missing", inputs="x"),
-            "an input of net.train ffffffffffff is missing or damaged and is computed again",
+            "an input of net.train ffffffffffff is missing or damaged and will be computed again",
         ),
         (failed("damaged", problem="bits"), "damaged, will be computed again: net.train ffffffffffff: bits"),
         (failed("refused", cause="disk full"), "cannot write to the store: disk full"),

@@ -30,7 +30,7 @@ def test_failing_disk_is_named_in_one_line(tmp_path: Path) -> None:
         raise OSError(errno.ESTALE, "Stale file handle", str(tmp_path / "runs"))
     assert (
         str(ended.value)
-        == f"cannot use {tmp_path}/runs: Stale file handle; fix this, then repeat the command to continue"
+        == f"cannot use {tmp_path}/runs: Stale file handle; fix the problem and repeat the command to continue"
     )
     assert not (tmp_path / "crashes").exists()
 
@@ -54,4 +54,4 @@ def test_missing_store_is_bad_usage(tmp_path: Path) -> None:
 def test_interrupt_before_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), report_interrupt():
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == "engram: stopped; nothing was started\n"
+    assert capsys.readouterr().err == "engram: stopped before the run was started\n"

@@ -130,7 +130,7 @@ def test_search_refuses_comparison_and_options_of_runs(searched: FinishedSearch)
     assert f"{searched.name} is a search; compare two of its runs" in message
     for option, *value in (("--stop-after", "1h"), ("--same-code",)):
         message = engram(searched)("resume", searched.name, option, *value, code=2).stderr
-        refusal = f"{option} is not an option of searches, and {searched.name} is a search: see engram search --help"
+        refusal = f"{option} is not available for searches, and {searched.name} is a search; see engram search --help"
         assert message == f"engram: {refusal}\n"
 
 

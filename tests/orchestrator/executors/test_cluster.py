@@ -135,7 +135,7 @@ def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[s
     ],
 )
 def test_invalid_address_is_refused_with_valid_forms(address: str) -> None:
-    with pytest.raises(ClusterError, match="is not an address of a Ray cluster; give HOST:PORT"):
+    with pytest.raises(ClusterError, match="is not the address of a Ray cluster; use HOST:PORT"):
         host_and_port(address)
 
 

@@ -70,7 +70,7 @@ def test_ssh_keygen_verifies_the_documented_signature(engram: Here, page: Path, 
         (("sign", "page.txt", "--key", "page.txt"), "cannot be signed with page.txt"),
         (("sign", "pipe", "--key", "auditor"), "FILE pipe: it is a device, a pipe or a socket"),
         (("sign", "page.txt", "--key", "pipe"), "--key pipe: it is a device, a pipe or a socket"),
-        (("verify", "--key", "auditor.pub"), "--key is given without a page"),
+        (("verify", "--key", "auditor.pub"), "--key requires a page"),
     ],
 )
 def test_invalid_signing_input_gives_one_line_error(

@@ -41,13 +41,13 @@ def test_cost_limit_ends_the_run() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "contains no prices"),
+        ("", "does not contain any prices"),
         ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
         ("gpu: .inf", "prices.yaml: gpu"),
-        ("gpu: 0", "no price is given"),
-        ("gpus: 2", "unknown key 'gpus'; the keys are gpu, cpu, currency; did you mean 'gpu'?"),
+        ("gpu: 0", "a price is missing"),
+        ("gpus: 2", "unknown key 'gpus'; valid keys are gpu, cpu, currency; did you mean 'gpu'?"),
         ("gpu: many", "gpu is 'many'"),
-        ("[1]", "contains no prices"),
+        ("[1]", "does not contain any prices"),
     ],
 )
 def test_invalid_prices_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -73,7 +73,7 @@ def test_run_over_budget_stops_cleanly_and_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--max-cost", "5"), "max_cost and prices must be given together"),
+        (("--max-cost", "5"), "max_cost and prices must be set together"),
         (("--prices", "absent.yaml", "--max-cost", "5"), "file absent.yaml does not exist"),
         (("--max-gpu-hours", "0"), "max_gpu_hours is 0.0; it must be above 0"),
         (("--max-gpu-hours", "nan"), "max_gpu_hours"),

@@ -247,7 +247,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"question": "documents", "references": 9}, "references is not a field of question=documents"),
         ({"asked.others": "theirs", "asked.source": "list"}, "asked.source is not a field of question=asked, "),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
-        ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
+        ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is set twice, once as "),
         (
             {"data.share": 0.1, "data.file": "a"},
             "data.share is not a field of data.control.rows=named, but another",

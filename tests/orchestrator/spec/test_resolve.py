@@ -170,5 +170,5 @@ def test_flag_overrides_file_whichever_names_they_use(tmp_path: Path, in_file: s
 def test_flag_that_names_a_field_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.yaml"
     path.write_text("audit: forgetting\npreset: smoke\nset: {epochs: 3}\n")
-    with pytest.raises(SpecError, match=r"question\.training\.epochs is given twice"):
+    with pytest.raises(SpecError, match=r"question\.training\.epochs is set twice"):
         read_spec(str(path), Spec("", None, {"question.training.epochs": "4", "epochs": "5"}))

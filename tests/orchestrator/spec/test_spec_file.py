@@ -58,7 +58,7 @@ def test_empty_section_sets_nothing(tmp_path: Path) -> None:
         ("audit: 3", "audit is 3; it must be text"),
         (
             "audit: toys\nsweeps: {}",
-            "unknown key 'sweeps'; the keys are audit, preset, set, sweep, execution, search; did you",
+            "unknown key 'sweeps'; valid keys are audit, preset, set, sweep, execution, search; did you",
         ),
         ("audit: toys\nexecution: {adress: none}", "unknown key 'execution.adress'"),
         ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a whole number"),
@@ -77,7 +77,7 @@ def test_empty_section_sets_nothing(tmp_path: Path) -> None:
         ("audit: toys\nexecution: 3", "execution is 3; it must be a mapping, as in execution: {name: value}"),
         ("audit: toys\npreset: {few: 1}", "preset is {'few': 1}; it must be text"),
         ("audit: toys\nset: {3: x}", "set has the key 3; it must be text"),
-        ("audit: toys\n3: x", "unknown key '3'; the keys are audit"),
+        ("audit: toys\n3: x", "unknown key '3'; valid keys are audit"),
         ("audit: toys\nset: [1]", "set is [1]; it must be a mapping"),
         ("audit: toys\nsweep: {parts: 3}", "sweep.parts is 3; it must be a list of values"),
         ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),

@@ -160,7 +160,7 @@ def test_jointly_checked_fields_are_set_together(monkeypatch: pytest.MonkeyPatch
         (Spec("toys", set={"seconds": "nan"}), "seconds is 'nan'; it must be a finite number"),
         (Spec("toys", set={"parts.x": 1}), "parts.x: 'parts' has no fields below it; set it as parts=VALUE"),
         (Spec("toys", set={"scale": "tyni"}), "scale is 'tyni'; allowed: tiny, full; did you mean 'tiny'?"),
-        (Spec("toys", set={"parts": 1}, sweep={"parts": (1, 2)}), "parts is both set and swept; give it once"),
+        (Spec("toys", set={"parts": 1}, sweep={"parts": (1, 2)}), "parts is both set and swept; specify it only once"),
         (Spec("toys", sweep={"parts": ("1", "x")}), "parts is 'x'; it must be a whole number"),
         (Spec("unique_feature", set={"feature.txt": "A"}), "unknown field 'feature.txt'"),
     ],
@@ -229,7 +229,7 @@ def test_file_can_state_everything_of_command_line(tmp_path: Path) -> None:
 
 
 def test_waiting_for_a_gpu_requires_a_cluster() -> None:
-    with pytest.raises(SpecError, match="use it with --address of a cluster"):
+    with pytest.raises(SpecError, match="gpus=wait requires the --address of a cluster"):
         specification.execution(Spec("toys", execution={"gpus": "wait"}))
     with pytest.raises(SpecError, match="gpus is 'some'; it must be one of auto, none, wait"):
         specification.execution(Spec("toys", execution={"gpus": "some"}))

@@ -149,4 +149,4 @@ def test_blocked_read_ends_on_an_interrupt(finished: Path, shell: Shell, tmp_pat
     os.kill(run.pid, signal.SIGTERM)
     out, messages = run.communicate(timeout=HANGING)
     assert run.returncode == 130, out + messages
-    assert "stopped at once" in messages
+    assert "stopped immediately" in messages
