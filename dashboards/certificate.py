@@ -23,7 +23,7 @@ from dashboards.symbols import INTERVAL_MEANING
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
-from tasks.contract.certificate import CHECKED, CONDITION, ENSURED, MUST_CONFIRM, Certificate, Finding
+from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.looks import INTERVAL
 from tasks.contract.verdict import Meaning
 
@@ -33,10 +33,6 @@ TONES = ("accused", "open", "cleared")  # priority when a sheet cannot show all 
 FIRST_PAGE = ("examined", "question", "meaning", "reliability", "conditions", "limits", "steps")
 INTERVAL_NOTE = f"A {INTERVAL} {INTERVAL_MEANING}."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
-CONDITION_BREAK = re.compile(  # before a condition, and after the sentence that says whether it is met
-    rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(ENSURED)}) |"
-    rf"(?<={re.escape(MUST_CONFIRM)}) "
-)
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # boundary between two cases of a rule
 MASKED = (
     "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
@@ -201,7 +197,6 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     limits = _distinct_texts(certificate.beyond for certificate in certificates)
     if len(limits) > 1:
         limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
-    conditions, limits = split_conditions(limits)
     if run.withholds and any("<" in text for text in _texts(certificates)):
         questions.append(MASKED)
     meanings = []
@@ -213,7 +208,7 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         "question": questions,
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
-        "conditions": conditions,
+        "conditions": list_conditions(certificates),
         "limits": limits,
         "steps": _distinct_texts(step for certificate in certificates for step in certificate.steps),
         "rule": _distinct_texts(certificate.rule for certificate in certificates),
@@ -237,20 +232,17 @@ def split_rule(rule: str) -> list[str]:
     return CASE_BREAK.split(rule)
 
 
-def split_conditions(limits: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The conditions in these limits, each with whether it is met, and the limits without them."""
-    conditions = []
-    other_limits = []
-    for limit in limits:
-        remaining = []
-        for part in CONDITION_BREAK.split(limit):
-            if part.startswith(CONDITION):
-                condition = part.removeprefix(CONDITION)
-                conditions.append(f"{condition[0].upper()}{condition[1:]}")
-            else:
-                remaining.append(part)
-        other_limits.append(" ".join(remaining))
-    return _distinct_texts(conditions), _distinct_texts(other_limits)
+def list_conditions(certificates: Sequence[Certificate]) -> list[str]:
+    """Return the conditions that all certificates share, and a note if some have further ones."""
+    texts = [[condition.text for condition in certificate.conditions] for certificate in certificates]
+    shared = []
+    if texts:
+        for text in texts[0]:
+            if all(text in other_texts for other_texts in texts):
+                shared.append(f"{text[0].upper()}{text[1:]}")
+    if any(len(cell_texts) > len(shared) for cell_texts in texts):
+        shared.append("The page of each cell states its further conditions.")
+    return _distinct_texts(shared)
 
 
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:

@@ -89,14 +89,13 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     (finding,) = certificate.findings
     meaning = recommendation.meaning(search.answer)
     sign = badge(finding.answer, meaning)
-    conditions, limits = certificates.split_conditions([certificate.beyond])
     texts = {
         "examined": [certificate.examined] if certificate.examined else [],
         "question": [certificate.asked],
         "meaning": [certificates.define_answer(finding.answer, meaning)],
         "reliability": certificates.state_reliability([certificate]),
-        "conditions": conditions,
-        "limits": limits,
+        "conditions": certificates.list_conditions([certificate]),
+        "limits": [certificate.beyond],
         "steps": [*certificate.steps],
         "rule": [certificate.rule],
         "other_errors": [certificate.other_errors] if certificate.other_errors else [],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tasks.contract.conditions import Condition
 from tasks.contract.stand_in import begin_sentence
 from tasks.contract.summaries import blank_weak_interval, index_rows
 
@@ -74,10 +75,11 @@ class Certificate:
     asked: The question in plain words.
     rule: The conditions of each answer, with the test and whether it is one- or two-sided.
     error: The error rate of the answer given. Paragraphs are separated by a newline.
-    beyond: The conclusions that the answer does not support, and its conditions (`require`).
+    beyond: The conclusions that the answer does not support.
     steps: The next steps.
     examined: The models that were examined.
     other_errors: The error rates of other answers, and further rates, for the second page.
+    conditions: What must be true for the answer to hold, and whether it is.
     """
 
     asked: str
@@ -88,6 +90,7 @@ class Certificate:
     steps: tuple[str, ...]
     examined: str = ""
     other_errors: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 STEPS: Mapping[str, tuple[str, ...]] = {
@@ -123,6 +126,7 @@ def made_of(
         error="",
         beyond=verdict.limits,
         steps=STEPS[meaning.tone],
+        conditions=verdict.conditions,
     )
 
 
@@ -141,25 +145,6 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
 
 
 TOO_SMALL = "The audit was too small to rule out a single memorised {item}."
-CONDITION = "Condition: "
-CHECKED = "The audit checked this: "
-ENSURED = "The audit did this itself, so it holds."
-MUST_CONFIRM = "must confirm it."
-
-
-def require(condition: str, confirmed_by: str) -> str:
-    """Return a condition of the answer that the audit cannot check, a clause, and who must confirm it."""
-    return f"{CONDITION}{condition}. The audit cannot check this; {confirmed_by} {MUST_CONFIRM}"
-
-
-def ensure(condition: str) -> str:
-    """Return a condition of the answer that the audit's own procedure meets, a clause."""
-    return f"{CONDITION}{condition}. {ENSURED}"
-
-
-def confirm(condition: str, is_met: bool = True) -> str:
-    """Return a condition of the answer that the audit checked, a clause, and whether it is met."""
-    return f"{CONDITION}{condition}. {CHECKED}{'yes' if is_met else 'no'}."
 
 
 def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.certificate import MASKED, RULE_NOTE, define_answer, split_conditions, split_rule
+from dashboards.certificate import MASKED, RULE_NOTE, define_answer, list_conditions, split_rule
 from dashboards.run import Run, open_run
 from orchestrator.inspection import page_seal
 from orchestrator.run_folder import notes
 from orchestrator.run_folder.notes import LONGEST_DETAIL
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
-from tasks.contract.certificate import confirm, ensure, require
+from tasks.contract.certificate import Certificate
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.crosswalk import Attack, describe_controls
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages
@@ -36,9 +37,10 @@ def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert certificate is not None
     (finding,) = certificate.findings
     meaning = define_answer(finding.answer, smoke.meaning_of(finding.answer))
-    conditions, limits = split_conditions([certificate.beyond])
-    texts = (certificate.examined, certificate.asked, meaning, RULE_NOTE, *conditions, *limits, *certificate.steps)
-    for text in (*texts, *certificate.error.split("\n")):
+    conditions = list_conditions([certificate])
+    assert conditions
+    texts = (certificate.examined, certificate.asked, meaning, RULE_NOTE, certificate.beyond, *certificate.steps)
+    for text in (*texts, *conditions, *certificate.error.split("\n")):
         assert text.replace("`", "") in page_text
     assert certificate.other_errors not in page_text
     assert [finding_shown.sentence for finding_shown in certificate.findings] == opened.evaluate(
@@ -60,18 +62,33 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     assert "This score does not affect the answer." in rule
 
 
-def test_each_condition_is_separate_from_the_limits() -> None:
-    checks = [confirm("both sets are alike"), confirm("a check failed", is_met=False), ensure("chance decided")]
-    limit = f"It is an average. {' '.join(checks)} {require('nobody saw it', 'the owner')} Other images may differ."
-    assert split_conditions([limit, "Nothing else."]) == (
-        [
-            "Both sets are alike. The audit checked this: yes.",
-            "A check failed. The audit checked this: no.",
-            "Chance decided. The audit did this itself, so it holds.",
-            "Nobody saw it. The audit cannot check this; the owner must confirm it.",
-        ],
-        ["It is an average. Other images may differ.", "Nothing else."],
+def with_conditions(*conditions: Condition) -> Certificate:
+    return Certificate("", (), "", "", "", (), conditions=conditions)
+
+
+def test_conditions_state_whether_they_are_met() -> None:
+    conditions = (
+        confirm("both sets are alike"),
+        confirm("a check failed", is_met=False),
+        confirm("a result is missing", is_met=None),
+        ensure("chance decided"),
+        require("nobody saw it", "the owner"),
     )
+    assert list_conditions([with_conditions(*conditions)]) == [
+        "Both sets are alike. The audit checked this: yes.",
+        "A check failed. The audit checked this: no.",
+        "A result is missing. The audit has not checked this yet.",
+        "Chance decided. The audit did this itself, so it holds.",
+        "Nobody saw it. The audit cannot check this; the owner must confirm it.",
+    ]
+
+
+def test_cells_list_the_conditions_that_they_share() -> None:
+    shared = ensure("chance decided")
+    cells = [with_conditions(shared), with_conditions(shared, require("nobody saw it", "the owner"))]
+    assert list_conditions(cells[:1] * 2) == ["Chance decided. The audit did this itself, so it holds."]
+    assert list_conditions(cells)[1:] == ["The page of each cell states its further conditions."]
+    assert list_conditions([]) == []
 
 
 def test_mask_note_needs_a_mask(smoke: Run, page_path: Path) -> None:

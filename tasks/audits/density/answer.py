@@ -27,7 +27,8 @@ from tasks.audits.density.sentences import (
 )
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, NumberLine, ensure, require
+from tasks.contract.certificate import Certificate, NumberLine
+from tasks.contract.conditions import Condition, ensure, require
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -140,13 +141,16 @@ RULES = Rules[Evidence](
 
 LIMITS = (
     "The answer describes this way of training on these data, not one particular deployed model. Images that are not "
-    "reported as memorised are not proven safe, and more trainings can detect more. "
-    f"{ensure('chance decided which models were trained without an image')} "
-    + require(
+    "reported as memorised are not proven safe, and more trainings can detect more."
+)
+CONDITIONS = (
+    ensure("chance decided which models were trained without an image"),
+    require(
         "the data contain no near copy of a tested image; otherwise, models that are trained without the image still "
         "train on its copy, and memorisation can be missed (question=duplicates lists the closest pairs)",
         "the owner of the data",
-    )
+        "not detected",
+    ),
 )
 UNTRAINED = "This run trains no model, so it does not describe any model."
 SHOWN = {
@@ -178,6 +182,10 @@ def describe_limits(config: Density, _evidence: Evidence | None) -> str:
     if isinstance(config.question, Memorization):
         return LIMITS
     return UNTRAINED
+
+
+def list_conditions(config: Density, _evidence: Evidence | None) -> tuple[Condition, ...]:
+    return CONDITIONS if isinstance(config.question, Memorization) else ()
 
 
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:
@@ -225,6 +233,7 @@ ANSWERING = Answering[Evidence](
     read=read,
     unread=explain_absence,
     limits=describe_limits,
+    conditions=list_conditions,
     describe=lambda _config, evidence: describe_count(evidence),
     rows=lambda evidence: evidence.names,
     details=describe_details,

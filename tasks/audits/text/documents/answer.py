@@ -33,11 +33,9 @@ from tasks.contract.certificate import (
     Finding,
     NumberLine,
     advise_retraining,
-    confirm,
-    ensure,
     number_per_hundred,
-    require,
 )
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -68,9 +66,9 @@ def _advise(resolution: Resolution | None, default: str) -> tuple[str, ...]:
 LIMITS_OF_DOCUMENTS = (
     "The answer describes models that the audit trained, each on half of the documents. A text that other documents "
     "quote, or a near copy that remains in the data, is also known to the models that were not trained on it, and is "
-    "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt. "
-    f"{ensure('chance decided which models were trained on which documents')}"
+    "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt."
 )
+DRAWN_DOCUMENTS = ensure("chance decided which models were trained on which documents")
 NULL_OF_DOCUMENTS = "This is a control run: no model was trained on the tested documents."
 QUESTION_OF_DOCUMENTS = (
     "Does a language model know these documents because it was trained on them, and does it reproduce them?"
@@ -184,6 +182,7 @@ DOCUMENT_ANSWERING = Answering[DocumentEvidence](
     read=read_document_evidence,
     unread=lambda _config: UNTESTED,
     limits=lambda _config, _evidence: LIMITS_OF_DOCUMENTS,
+    conditions=lambda _config, _evidence: (DRAWN_DOCUMENTS,),
     describe=_describe_documents,
     rows=_name_document_rows,
     remarks=_describe_reproduction,
@@ -209,14 +208,13 @@ RANDOM_INSERTIONS = require(
 )
 
 
-def _describe_limits_of_insertions(_config: Text, evidence: InsertionEvidence | None) -> str:
-    if evidence is None:
-        return f"{LIMITS_OF_INSERTIONS} {RANDOM_INSERTIONS}"
-    words = confirm(
-        "the words of the inserted documents alone do not distinguish them from the documents that were left out",
-        evidence.blind["p_value"] > UNEVEN,
-    )
-    return f"{LIMITS_OF_INSERTIONS} {words} {RANDOM_INSERTIONS}"
+def _list_conditions_of_insertions(_config: Text, evidence: InsertionEvidence | None) -> Iterator[Condition]:
+    if evidence is not None:
+        yield confirm(
+            "the words of the inserted documents alone do not distinguish them from the documents that were left out",
+            evidence.blind["p_value"] > UNEVEN,
+        )
+    yield RANDOM_INSERTIONS
 
 
 NULL_OF_INSERTIONS = "This is a control run: a random draw decided which documents count as inserted."
@@ -366,7 +364,8 @@ INSERTION_ANSWERING = Answering[InsertionEvidence](
     rules=INSERTION_RULES,
     read=read_insertion_evidence,
     unread=lambda _config: UNTESTED,
-    limits=_describe_limits_of_insertions,
+    limits=lambda _config, _evidence: LIMITS_OF_INSERTIONS,
+    conditions=_list_conditions_of_insertions,
     describe=_describe_insertions,
     rows=_name_insertion_rows,
     explain=_explain_insertions,
