@@ -136,14 +136,16 @@ RULES = Rules[Evidence](
 LIMITS = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this pair of trainings and an attacker who compares the outputs of the model (embeddings) with those "
-    "for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
+    "for public images, whose objects are known; an attacker who knows more may learn more. Only the class of the "
+    "object is inferred."
 )
 DRAWN_IMAGES = ensure("the images of the two models were drawn at random from the same source")
 NO_NEAR_COPIES = require("no image has a near copy in its set of images", "the owner of the data")
 LIMITS_OF_GIVEN = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this encoder, these images and an attacker who compares the outputs of the model (embeddings) with "
-    "those for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
+    "those for public images, whose objects are known; an attacker who knows more may learn more. Only the class of "
+    "the object is inferred."
 )
 STATED_IMAGES = require(
     "the model was trained on the training images (A) and not on the comparison images (B), and both were drawn at "
@@ -171,8 +173,7 @@ def list_conditions(config: DejaVu, evidence: Evidence | None) -> Iterator[Condi
     yield STATED_IMAGES
     if evidence is not None:
         p = evidence.reference_p
-        alike = "a model that was trained on neither set names the objects of both equally often, apart from chance"
-        yield confirm(alike, None if p is None else p > UNLIKE)
+        yield confirm(plain.describe_alike_sets(config, evidence), None if p is None else p > UNLIKE)
 
 
 def _describe_absence(_config: DejaVu) -> str:

@@ -39,8 +39,9 @@ from tasks.contract.verdict import Answer, Meaning, Verdict, select_meanings
 MEANINGS: Mapping[Answer, Meaning] = select_meanings(
     ("memorised", "not detected"),
     {
-        "memorised": "Training images left a trace in the models; whether models generate copies of them is a "
-        "different question.",
+        "memorised": "These training images left a trace in the models: whoever can measure how probable a model "
+        "considers an image may be able to tell that it was used for training. Whether models generate copies of such "
+        "images is a different question.",
     },
 )
 
@@ -147,7 +148,7 @@ CONDITIONS = (
     ensure("chance decided which models were trained without an image"),
     require(
         "the data contain no near copy of a tested image; otherwise, models that are trained without the image still "
-        "train on its copy, and memorisation can be missed (question=duplicates lists the closest pairs)",
+        "train on its copy, and memorisation can be missed (`question=duplicates` lists the closest pairs)",
         "the owner of the data",
         "not detected",
     ),
@@ -200,6 +201,7 @@ def explain(config: Density, evidence: Evidence) -> str:
     question = _memorization_question(config)
     sentences = (
         *plain.explain_count(question, evidence),
+        plain.PROBABILITY,
         *plain.explain_detection_limit(evidence),
         *plain.explain_gap(question, evidence),
     )

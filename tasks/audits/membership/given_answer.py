@@ -96,7 +96,7 @@ CHECK_SETTINGS = (
     "Check your settings first: the images the model was trained on, the order of its classes, and the size and format "
     "of its inputs and outputs (given.interface).",
     "Train at least 64 comparison models as the given model was trained: the same number of records, network, epochs "
-    "and optimiser (models=64).",
+    "and optimiser (`models=64`).",
     "Use the model's own outputs, from its file if possible, unchanged and with all digits.",
 )
 # These cases are checked before any accusation, because each condition makes ranks meaningless.
@@ -165,7 +165,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
     undecided(
         reasons=lambda _config, evidence: explain_resolution(evidence),
         steps=(
-            "Train at least 128 comparison models, and test more records (models=128).",
+            "Train at least 128 comparison models, and test more records (`models=128`).",
             "Check that the audit then recognises more of the comparison models.",
         ),
         explain=plain.explain_open_model,

@@ -100,10 +100,11 @@ def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
     documents = evidence.found_documents
     won = evidence.won
     return (
-        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. In "
-        f"{number_per_hundred(won['estimate'])} of 100 pairs of models{interval_per_hundred(won)}, the model that was "
-        "trained on a document rates it as more probable than the model that was not; without memory, it would be 50 "
-        "of 100 pairs. Each document was in the training data of half of the models, selected at random."
+        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. Each was in "
+        "the training data of half of the models, selected at random. Of a model that was trained on a document "
+        "and one that was not, the former rates the document as more probable in "
+        f"{number_per_hundred(won['estimate'])} % of the comparisons{interval_per_hundred(won)}; without memory, "
+        "it would be 50 %."
     )
 
 
@@ -132,14 +133,14 @@ def _advise_more_documents(config: Text, evidence: DocumentEvidence | None) -> t
     documents = 2 * question.documents
     models = 2 * question.models
     default = (
-        f"test at least {documents} documents, or train at least {models} models (documents={documents} or "
-        f"models={models})"
+        f"test at least {documents} documents, or train at least {models} models (`documents={documents}` or "
+        f"`models={models}`)"
     )
     return _advise(None if evidence is None else evidence.resolution, default)
 
 
 def _draw_pairs(config: Text, evidence: DocumentEvidence) -> NumberLine | None:
-    label = "pairs of models, of 100, in which the model trained on a document rates it as more probable"
+    label = "comparisons of two models in which the one trained on a document rates it as more probable, in %"
     return share_line(evidence.won, label, "if the models remember nothing", clearing_boundary(config.negligible))
 
 
@@ -276,8 +277,8 @@ def _explain_insertions(_config: Text, evidence: InsertionEvidence) -> str:
         comparison = (
             " Compared with a model trained without insertions, a document inserted "
             f"{_repetitions_of(most_repeated)} gains more probability than one that was left out in "
-            f"{number_per_hundred(most_repeated['estimate'])} of 100 comparisons"
-            f"{interval_per_hundred(most_repeated)}. Without memory, it would be 50."
+            f"{number_per_hundred(most_repeated['estimate'])} % of the comparisons"
+            f"{interval_per_hundred(most_repeated)}. Without memory, it would be 50 %."
         )
     return (
         f"{documents['estimate']:,.0f} of {documents['n']:,} inserted documents can be recognised individually from "
@@ -291,8 +292,8 @@ def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine |
         return None
     most_repeated = evidence.won[-1]
     label = (
-        f"comparisons, of 100, in which a document inserted {_repetitions_of(most_repeated)} gains more probability "
-        "than one that was left out"
+        f"comparisons in which a document inserted {_repetitions_of(most_repeated)} gains more probability than one "
+        "that was left out, in %"
     )
     return share_line(most_repeated, label, "if the model remembers nothing", clearing_boundary(config.negligible))
 

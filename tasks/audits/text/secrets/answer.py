@@ -221,8 +221,8 @@ def _explain_mean_rank(evidence: Evidence, rates: str, candidates: str) -> str:
     beaten = evidence.beaten
     return (
         f"On average, {rates} {_one_of(evidence)} as more probable than "
-        f"{number_per_hundred(beaten['estimate'])} of 100 other {candidates} of the same "
-        f"format{interval_per_hundred(beaten)}. A model that never saw it would reach 50 on average."
+        f"{number_per_hundred(beaten['estimate'])} % of the other {candidates} of the same "
+        f"format{interval_per_hundred(beaten)}. A model that never saw it would reach 50 % on average."
     )
 
 
@@ -235,7 +235,7 @@ def _explain_broken_promise(config: Text, evidence: Evidence) -> str:
 
 def draw_mean_rank(config: Text, evidence: Evidence) -> NumberLine | None:
     """Draw the mean share of references that a secret outranks."""
-    label = f"other candidates, of 100, that the model rates as less probable than {_one_of(evidence)}"
+    label = f"other candidates that the model rates as less probable than {_one_of(evidence)}, in %"
     return share_line(evidence.beaten, label, "without memory", clearing_boundary(config.negligible))
 
 
@@ -249,12 +249,12 @@ def _advise(config: Text, evidence: Evidence | None) -> tuple[str, ...]:
     question = config.question
     assert isinstance(question, RankedQuestion)
     secrets = 2 * question.secrets
-    advice = f"test at least {secrets} secrets or identifiers (secrets={secrets})"
+    advice = f"test at least {secrets} secrets or identifiers (`secrets={secrets}`)"
     if isinstance(question, Secrets):
         pairs = 2 * question.pairs
         advice = (
-            f"test at least {secrets} secrets, or train at least {pairs} pairs of models (secrets={secrets} or "
-            f"pairs={pairs})"
+            f"test at least {secrets} secrets, or train at least {pairs} pairs of models (`secrets={secrets}` or "
+            f"`pairs={pairs}`)"
         )
     if evidence is not None and evidence.resolution is not None and not evidence.resolution.finds_one:
         advice = evidence.resolution.advice

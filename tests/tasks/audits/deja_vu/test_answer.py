@@ -164,7 +164,7 @@ def test_confidence_of_all_images() -> None:
 
 def test_revealing_backgrounds_are_reported() -> None:
     for share, words in ((0.5, []), (0.505, ["A model that never saw the images names 50.5 % of the objects"])):
-        evidence = Evidence((), NO_MEMORY, {("reference", BOTH): share}, None, None, negligible=0.02)
+        evidence = Evidence((), NO_MEMORY, {("reference", BOTH): {"estimate": share}}, None, None, negligible=0.02)
         statements = list(remarks(CONFIG, evidence))
         assert len(words) == len(statements)
         assert all(statements[0].startswith(start) for start in words)
@@ -250,7 +250,7 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
         if finding.answer == "memorised":
             first = "This is a false alarm"
         assert page.steps[0].startswith(first)
-        assert "run the actual audit (training_sets=own)." in page.steps[-1]
+        assert "run the actual audit (`training_sets=own`)." in page.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 

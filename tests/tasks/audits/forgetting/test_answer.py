@@ -460,7 +460,7 @@ def test_error_of_a_known_share_is_stated(golden: Golden) -> None:
 
 def test_image_run_suggests_scores() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert certificate_of(config=images).steps == ("Also evaluate models on the data (question=scores).",)
+    assert certificate_of(config=images).steps == ("Also evaluate models on the data (`question=scores`).",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}

@@ -429,7 +429,7 @@ def test_certificate_names_a_control_run(golden: Golden) -> None:
         assert answer == finding.answer
         golden(finding.sentence)
         assert certificate.steps[0].startswith(step)
-        assert "run the actual audit (relation=kept)." in certificate.steps[-1]
+        assert "run the actual audit (`relation=kept`)." in certificate.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)

@@ -276,7 +276,7 @@ def test_next_step_follows_from_answer_of_models(
 )
 def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setting: str) -> None:
     _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
-    assert page.steps[0].endswith(f"({setting}).")
+    assert page.steps[0].endswith(f"(`{setting}`).")
 
 
 def test_huge_factors_are_capped() -> None:
