@@ -90,7 +90,7 @@ def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     typical = evidence.background.median_identified
     if typical is not None and typical["estimate"] is not None:
         yield (
-            f"{PROBABILITY} For a typical one of these images, it is {format_factor(typical['estimate'])} as large in "
+            f"{PROBABILITY} For a typical one of them, it is {format_factor(typical['estimate'])} as large in "
             "models that trained on the image as in models that did not."
         )
     yield from explain_false_alarms(count)

@@ -91,9 +91,7 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
     if not describe_copies(question, copies) or copies is None or copies.difference is None:
         return ()
     answer = REPRODUCED if copies.difference["low"] > 0 else NOT_REPRODUCED
-    label = "models that reproduce a document because they were trained on it, in %"
-    if isinstance(question, Insertions):
-        label = "documents that only the model trained on them reproduces, in %"
+    label = "difference between these shares, in percentage points (above 0: reproduced more often after training)"
     line = share_line(copies.difference, label, "no difference")
     return (Finding(answer, _explain_copies(question, copies), line, target="reproduction"),)
 
