@@ -23,7 +23,8 @@ from dashboards.symbols import INTERVAL_MEANING
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
-from tasks.contract.certificate import CHECKED, CONDITION, ENSURED, MUST_CONFIRM, Certificate, Finding
+from orchestrator.run_folder.notes import Details
+from tasks.contract.certificate import RARITY, RUN_NAME, Certificate, Finding
 from tasks.contract.looks import INTERVAL
 from tasks.contract.verdict import Meaning
 
@@ -32,12 +33,13 @@ TONES = ("accused", "open", "cleared")  # priority when a sheet cannot show all 
 # texts on the first sheet
 FIRST_PAGE = ("examined", "question", "meaning", "reliability", "conditions", "limits", "steps")
 INTERVAL_NOTE = f"A {INTERVAL} {INTERVAL_MEANING}."
-RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
-CONDITION_BREAK = re.compile(  # before a condition, and after the sentence that says whether it is met
-    rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(ENSURED)}) |"
-    rf"(?<={re.escape(MUST_CONFIRM)}) "
+RARITY_NOTE = (
+    "To say how reliable the answer is, quote the error rate in this section: it holds for every audit with this rule. "
+    f"A number “{RARITY[0].lower()}{RARITY[1:]}” in the answer only says how unusual this single result is."
 )
+RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # boundary between two cases of a rule
+PARTIES = ("auditor", "client", "purpose")
 MASKED = (
     "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
     "write a page that shows it."
@@ -151,6 +153,8 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
     items, summaries = audited_rows(run)
     as_table = bool(run.cells) or len(every) > MOST_SEPARATE
     remaining_height = sheet.remaining_height(notice_count, [texts[name] for name in FIRST_PAGE], run.details)
+    if name_missing_details(run.details):
+        remaining_height -= sheet.NOTE
     least_items = min(len(items), sheet.THINGS)
     fitting: Sequence[int] = range(len(every))
     if as_table:
@@ -184,8 +188,19 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
         "unlisted": _describe_left_out(left_out, bool(run.cells)),
         "audited": [*items[:item_count], *shown_summaries],
         "zoom": sheet.zoom_factor(remaining_height - filled),
+        "missing_details": name_missing_details(run.details),
         "unnamed": max(0, len(items) - item_count) + len(summaries) - len(shown_summaries),
     }
+
+
+def name_missing_details(details: Details) -> str:
+    """Return a sentence that names the parties and other details that the certificate lacks, if any."""
+    missing = [name for name in PARTIES if not getattr(details, name)]
+    if not details:
+        missing.append("date of signature")
+    if not missing:
+        return ""
+    return f"Not stated on this certificate: {', '.join(missing)}."
 
 
 def _certificate_texts(run: Run) -> dict[str, list[str]]:
@@ -201,7 +216,6 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     limits = _distinct_texts(certificate.beyond for certificate in certificates)
     if len(limits) > 1:
         limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
-    conditions, limits = split_conditions(limits)
     if run.withholds and any("<" in text for text in _texts(certificates)):
         questions.append(MASKED)
     meanings = []
@@ -213,9 +227,9 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         "question": questions,
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
-        "conditions": conditions,
+        "conditions": list_conditions(certificates),
         "limits": limits,
-        "steps": _distinct_texts(step for certificate in certificates for step in certificate.steps),
+        "steps": list_steps(run, certificates),
         "rule": _distinct_texts(certificate.rule for certificate in certificates),
         "other_errors": _distinct_texts(certificate.other_errors for certificate in certificates),
         "controls": _distinct_texts([run.controls] if certificates else []),
@@ -237,20 +251,25 @@ def split_rule(rule: str) -> list[str]:
     return CASE_BREAK.split(rule)
 
 
-def split_conditions(limits: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The conditions in these limits, each with whether it is met, and the limits without them."""
-    conditions = []
-    other_limits = []
-    for limit in limits:
-        remaining = []
-        for part in CONDITION_BREAK.split(limit):
-            if part.startswith(CONDITION):
-                condition = part.removeprefix(CONDITION)
-                conditions.append(f"{condition[0].upper()}{condition[1:]}")
-            else:
-                remaining.append(part)
-        other_limits.append(" ".join(remaining))
-    return _distinct_texts(conditions), _distinct_texts(other_limits)
+def list_conditions(certificates: Sequence[Certificate]) -> list[str]:
+    """Return the conditions that all certificates share, and a note if some have further ones."""
+    texts = [[condition.text for condition in certificate.conditions] for certificate in certificates]
+    shared = []
+    if texts:
+        for text in texts[0]:
+            if all(text in other_texts for other_texts in texts):
+                shared.append(f"{text[0].upper()}{text[1:]}")
+    if any(len(cell_texts) > len(shared) for cell_texts in texts):
+        shared.append("The page of each cell states its further conditions.")
+    return _distinct_texts(shared)
+
+
+def list_steps(run: Run, certificates: Sequence[Certificate]) -> list[str]:
+    """Return the next steps. Commands name the run, except in a sweep, whose cells are runs."""
+    steps = _distinct_texts(step for certificate in certificates for step in certificate.steps)
+    if run.cells:
+        return steps
+    return [step.replace(f" {RUN_NAME} ", f" {run.name} ") for step in steps]
 
 
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
@@ -258,6 +277,8 @@ def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     rates = _distinct_texts(rate for certificate in certificates for rate in certificate.error.split("\n"))
     if any(INTERVAL in text for text in _texts(certificates)):
         rates.append(INTERVAL_NOTE)
+    if rates and any(RARITY in text for text in _texts(certificates)):
+        rates.append(RARITY_NOTE)
     if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)
     return rates
@@ -325,6 +346,9 @@ def _common_sentences(texts: Sequence[str]) -> str:
 
 
 def _distinct_texts(texts: Iterable[str]) -> list[str]:
-    """Return the distinct non-empty texts in their original order, with backticks removed."""
-    distinct = dict.fromkeys(text.replace("`", "") for text in texts)
+    """Return the distinct non-empty texts in their original order.
+
+    Settings and commands in parentheses are marked; backticks are removed.
+    """
+    distinct = dict.fromkeys(text.replace("(`", "(for the technical team: ").replace("`", "") for text in texts)
     return [text for text in distinct if text]

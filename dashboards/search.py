@@ -89,24 +89,29 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     (finding,) = certificate.findings
     meaning = recommendation.meaning(search.answer)
     sign = badge(finding.answer, meaning)
-    conditions, limits = certificates.split_conditions([certificate.beyond])
     texts = {
         "examined": [certificate.examined] if certificate.examined else [],
         "question": [certificate.asked],
         "meaning": [certificates.define_answer(finding.answer, meaning)],
         "reliability": certificates.state_reliability([certificate]),
-        "conditions": conditions,
-        "limits": limits,
-        "steps": [*certificate.steps],
+        "conditions": certificates.list_conditions([certificate]),
+        "limits": [certificate.beyond],
+        "steps": certificates.list_steps(run, [certificate]),
         "rule": [certificate.rule],
         "other_errors": [certificate.other_errors] if certificate.other_errors else [],
         "controls": [run.controls] if run.controls else [],
     }
     first_page = [texts[name] for name in certificates.FIRST_PAGE]
     rows["rules"] = [certificates.split_rule(certificate.rule)]
-    height = sheet.remaining_height(1, first_page, run.details) - sheet.FINDING - sheet.ROW * len(audited)
+    height = sheet.remaining_height(1, first_page, run.details) - sheet.FINDING - sheet.ROW * len(audited) - sheet.NOTE
     findings = [(run, certificates.present_finding(finding, sign))]
-    return {"certificate": texts, "findings": findings, **rows, "zoom": sheet.zoom_factor(height)}
+    return {
+        "certificate": texts,
+        "findings": findings,
+        **rows,
+        "missing_details": certificates.name_missing_details(run.details),
+        "zoom": sheet.zoom_factor(height),
+    }
 
 
 def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRow]:

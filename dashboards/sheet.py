@@ -23,6 +23,7 @@ HEADING = 20  # heading of one certificate section
 LINE = 13
 WIDTH = 130
 SIGNED = 62  # signature lines
+NOTE = 16  # line on missing details
 FINDING = 130  # a separate finding with its number line
 LINES = 4  # sentence lines included in FINDING
 TABLE = 50  # table caption, table head and a line below the table

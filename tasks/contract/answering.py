@@ -4,22 +4,23 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, Finding, NumberLine, steps_of_null
+from tasks.contract.conditions import Condition
 from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_reasons, undecided
 from tasks.contract.summaries import Name, index_rows
-from tasks.contract.verdict import NOT_ASSESSABLE, Verdict
+from tasks.contract.verdict import COMMON_ANSWERS, NOT_ASSESSABLE, Answer, Verdict
 
 NO_ERROR_RATE = (
     "This answer neither accuses nor clears a model, so it has no error rate. Page 2 states the rates of other answers."
 )
 E = TypeVar("E")
-Condition = Callable[[Any], bool]  # takes a config
+Applies = Callable[[Any], bool]  # takes a config
 
 
 def _publish_nothing(_evidence: Any) -> str:
@@ -32,6 +33,10 @@ def repeat_verdict(_config: Any, _evidence: Any) -> None:
 
 def _draw_no_line(_config: Any, _evidence: Any) -> None:
     return None
+
+
+def _set_no_conditions(_config: Any, _evidence: Any) -> Iterable[Condition]:
+    return ()
 
 
 def _name_no_models(_config: Any) -> str:
@@ -68,6 +73,8 @@ class Answering(Generic[E]):
     read(config, summary): The evidence, or None if the summary contains none. In that case, unread(config) gives the
     reason as a sentence, and the certificate repeats the verdict with the next steps of the last case.
     limits(config, evidence): The conclusions that the answer does not support.
+    conditions(config, evidence): What must be true for answers to hold. Only those that matter for the given answers
+    are listed.
 
     The verdict, for experts:
 
@@ -97,6 +104,7 @@ class Answering(Generic[E]):
     limits: Callable[[Any, E | None], str]
     describe: Callable[[Any, E], str]
     rows: Callable[[E], tuple[Name, ...]]
+    conditions: Callable[[Any, E | None], Iterable[Condition]] = _set_no_conditions
     unread: Callable[[Any], str] = _report_nothing_measured
     details: Callable[[Any, E], Iterable[str]] = give_no_reasons
     remarks: Callable[[Any, E], Iterable[str]] = give_no_reasons
@@ -115,15 +123,18 @@ class Answering(Generic[E]):
         evidence = self.read(config, summary)
         if evidence is None:
             first_row = tuple(index_rows(summary))[:1]
-            return Verdict("undecided", f"Undecided: {self.unread(config)}", self.limits(config, None), first_row)
-        case = self.rules.decide(config, evidence)
-        return Verdict(
-            answer=case.answer,
-            sentence=" ".join(filter(None, self._sentences(config, case, evidence))),
-            limits=self.limits(config, evidence),
-            rows=(case.rows or self.rows)(evidence),
-            published=self.published(evidence),
-        )
+            verdict = Verdict("undecided", f"Undecided: {self.unread(config)}", self.limits(config, None), first_row)
+        else:
+            case = self.rules.decide(config, evidence)
+            verdict = Verdict(
+                answer=case.answer,
+                sentence=" ".join(filter(None, self._sentences(config, case, evidence))),
+                limits=self.limits(config, evidence),
+                rows=(case.rows or self.rows)(evidence),
+                published=self.published(evidence),
+            )
+        answers = [finding.answer for finding in self._findings(config, evidence, verdict)]
+        return replace(verdict, conditions=_select_conditions(self.conditions(config, evidence), answers))
 
     def _sentences(self, config: Any, case: Case[E], evidence: E) -> Iterator[str]:
         described = (case.describe or self.describe)(config, evidence)
@@ -155,6 +166,7 @@ class Answering(Generic[E]):
             steps=self._steps(config, evidence),
             examined=self.examined(config),
             other_errors=other_errors,
+            conditions=verdict.conditions,
         )
 
     def _findings(self, config: Any, evidence: E | None, verdict: Verdict) -> tuple[Finding, ...]:
@@ -225,9 +237,27 @@ class AnsweringByQuestion:
         return Rules((*cases.values(), undecided()), self.numbers)
 
 
-def _both_of(first: Condition, second: Condition) -> Condition:
+def _select_conditions(conditions: Iterable[Condition], answers: Sequence[Answer]) -> tuple[Condition, ...]:
+    """Return the conditions that matter for any of these answers.
+
+    Without a conclusion, these are only the conditions that are not met or not yet confirmed.
+    """
+    selected = []
+    for condition in conditions:
+        if any(_matters_for(answer, condition) for answer in answers):
+            selected.append(condition)
+    return tuple(selected)
+
+
+def _matters_for(answer: Answer, condition: Condition) -> bool:
+    if answer in COMMON_ANSWERS:
+        return condition.status in ("not met", "not yet confirmed")
+    return not condition.answers or answer in condition.answers
+
+
+def _both_of(first: Applies, second: Applies) -> Applies:
     return lambda config: first(config) and second(config)
 
 
-def _any_of(applies: Condition, shared: Case[Any] | None) -> Condition:
+def _any_of(applies: Applies, shared: Case[Any] | None) -> Applies:
     return applies if shared is None else lambda config: applies(config) or shared.applies(config)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tasks.contract.conditions import Condition
 from tasks.contract.stand_in import begin_sentence
 from tasks.contract.summaries import blank_weak_interval, index_rows
 
@@ -74,10 +75,12 @@ class Certificate:
     asked: The question in plain words.
     rule: The conditions of each answer, with the test and whether it is one- or two-sided.
     error: The error rate of the answer given. Paragraphs are separated by a newline.
-    beyond: The conclusions that the answer does not support, and its conditions (`require`).
-    steps: The next steps.
+    beyond: The conclusions that the answer does not support.
+    steps: The next steps. Settings and commands are in backticks; if these follow a parenthesis, the page marks them as
+    being for the technical team.
     examined: The models that were examined.
     other_errors: The error rates of other answers, and further rates, for the second page.
+    conditions: What must be true for the answer to hold, and whether it is.
     """
 
     asked: str
@@ -88,6 +91,7 @@ class Certificate:
     steps: tuple[str, ...]
     examined: str = ""
     other_errors: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 STEPS: Mapping[str, tuple[str, ...]] = {
@@ -98,6 +102,10 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     "cleared": ("Keep this page with the files that it names. Audit again when the model or its data change.",),
     "open": ("Draw no conclusion yet, neither guilt nor innocence. Audit more models or more data.",),
 }
+RUN_NAME = "RUN"  # stands for the name of the run in the commands of next steps
+RARITY = "Of 1,000"  # begins a sentence on how unusual a single result is
+MOST_DIGITS = 6
+WHOLE = 1e-6  # tolerance for a whole number
 PRIVACY = "differential privacy, which limits the influence of each example"
 NO_CONCLUSION_YET = "Draw no conclusion yet."
 NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
@@ -123,6 +131,7 @@ def made_of(
         error="",
         beyond=verdict.limits,
         steps=STEPS[meaning.tone],
+        conditions=verdict.conditions,
     )
 
 
@@ -141,25 +150,6 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
 
 
 TOO_SMALL = "The audit was too small to rule out a single memorised {item}."
-CONDITION = "Condition: "
-CHECKED = "The audit checked this: "
-ENSURED = "The audit did this itself, so it holds."
-MUST_CONFIRM = "must confirm it."
-
-
-def require(condition: str, confirmed_by: str) -> str:
-    """Return a condition of the answer that the audit cannot check, a clause, and who must confirm it."""
-    return f"{CONDITION}{condition}. The audit cannot check this; {confirmed_by} {MUST_CONFIRM}"
-
-
-def ensure(condition: str) -> str:
-    """Return a condition of the answer that the audit's own procedure meets, a clause."""
-    return f"{CONDITION}{condition}. {ENSURED}"
-
-
-def confirm(condition: str, is_met: bool = True) -> str:
-    """Return a condition of the answer that the audit checked, a clause, and whether it is met."""
-    return f"{CONDITION}{condition}. {CHECKED}{'yes' if is_met else 'no'}."
 
 
 def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
@@ -170,15 +160,56 @@ def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> Nu
     return NumberLine(caption or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 
-def number_per_hundred(share: float) -> str:
-    """Format a share as a number per hundred with two significant digits: 12 for 0.123."""
-    return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
+def number_per_hundred(share: float, digits: int = 2) -> str:
+    """Format a share as a number per hundred with this number of significant digits: 12 for 0.123."""
+    return f"{float(f'{100 * share:.{digits}g}') + 0.0:g}"  # + 0.0 turns -0 into 0
 
 
-def range_per_hundred(row: Mapping[str, Any], sign: int = 1) -> str:
-    """Format the interval of a share, times a sign, in numbers per hundred: `1.2 to 3`."""
-    low, high = sorted((sign * row["low"], sign * row["high"]))
-    return f"{number_per_hundred(low)} to {number_per_hundred(high)}"
+def range_per_hundred(row: Mapping[str, Any]) -> str:
+    """Format the interval of a share in numbers per hundred: `1.2 to 3`. Different ends never look equal."""
+    return " to ".join(_distinct_numbers(row["low"], row["high"]))
+
+
+def _distinct_numbers(low: float, high: float) -> tuple[str, str]:
+    """Format two shares as numbers per hundred, with as many digits as it takes to tell them apart."""
+    digits = 2
+    while low != high and digits < MOST_DIGITS and number_per_hundred(low, digits) == number_per_hundred(high, digits):
+        digits += 1
+    return number_per_hundred(low, digits), number_per_hundred(high, digits)
+
+
+def part_of(share: float, n: int) -> str:
+    """Format a share of n items as a count: `27 of 40`. An average over models may be no whole number: `68 % of 40`."""
+    count = share * n
+    if abs(count - round(count)) < WHOLE:
+        return f"{round(count):,} of {n:,}"
+    return f"{number_per_hundred(share)} % of {n:,}"
+
+
+def describe_difference(row: Mapping[str, Any], first: str, second: str) -> str:
+    """Format a difference of two shares and its interval without signs.
+
+    `12 percentage points in favour of FIRST (95 % interval: 8 to 16 points)`. An interval that includes 0 is marked as
+    being within the range of chance.
+    """
+    low, high = _distinct_numbers(row["low"], row["high"])
+    if row["low"] > 0:
+        interval = f"{low} to {_with_unit(high, 'point')}"
+    elif row["high"] < 0:
+        interval = f"{high.removeprefix('-')} to {_with_unit(low, 'point')}"
+    else:
+        ends = f"{_with_unit(low, 'point')} in favour of {second} to {_with_unit(high, 'point')} in favour of {first}"
+        interval = f"from {ends}; this range includes no difference, so chance alone may explain the result"
+    points = _with_unit(number_per_hundred(row["estimate"], 3), "percentage point")
+    if row["estimate"]:
+        points += f" in favour of {first if row['estimate'] > 0 else second}"
+    return f"{points} (95 % interval: {interval})"
+
+
+def _with_unit(number: str, unit: str) -> str:
+    """Append the unit to a number without its sign."""
+    size = number.removeprefix("-")
+    return f"{size} {unit}" if size == "1" else f"{size} {unit}s"
 
 
 def advise_retraining(setting: str = "", first: str = "") -> str:
@@ -187,11 +218,18 @@ def advise_retraining(setting: str = "", first: str = "") -> str:
     `first` is an alternative to mention before the others; `setting` is the setting that selects differential privacy.
     """
     ways = f"{first}, or to " if first else ""
-    settings = f" ({setting})" if setting else ""
+    settings = ""
+    if setting:
+        settings = f" (`{setting}`; the smaller epsilon, the stricter the limit)"
     return (
         f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {PRIVACY}. Then audit "
         f"again{settings}."
     )
+
+
+def state_rarity(p: float, models: str, reaction: str) -> str:
+    """State how many of 1,000 models without memory show such a result, for the p-value of a finding."""
+    return f"{RARITY} {models}, {number_per_thousand(p)} would {reaction}."
 
 
 def number_per_thousand(share: float) -> str:
@@ -203,11 +241,11 @@ def number_per_thousand(share: float) -> str:
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
     """Return the next steps after a control run; `audit` are the settings of the actual audit."""
-    proper = f"To learn whether models memorise their training data, run the actual audit ({audit})."
+    proper = f"To learn whether models memorise their training data, run the actual audit (`{audit}`)."
     if answer == "memorised":
         return (
             "This is a false alarm and discloses no data. Repeat the control run with two other random seeds: false "
-            "alarms should be at most as frequent as stated above (seed=1, seed=2).",
+            "alarms should be at most as frequent as stated above (`seed=1`, `seed=2`).",
             proper,
         )
     return ("Keep this page with that of the audit: it shows the result when nothing can be memorised.", proper)

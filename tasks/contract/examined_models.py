@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-NOT_DEPLOYED = "It did not examine a deployed model."
+NOT_DEPLOYED = (
+    "It did not examine a deployed model. For a deployed model that was trained in the same way on the same data, "
+    "expect the same result on average; only an audit of its own file or outputs can show what it memorised."
+)
 MOST_NAMED = 4  # files
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tasks.contract.conditions import Condition
+
 Answer = str  # one or two words, declared by the audit
 BELOW_RELEVANT_SIZE: Answer = "below the relevant size"
 NOT_ASSESSABLE: Answer = "not assessable"
@@ -53,7 +55,8 @@ class Verdict:
     `answer` is one of those that the audit declares, `sentence` gives the answer and its evidence in one sentence, and
     `limits` states the conclusions that the answer does not support. `rows` contains the (metric, setting) keys of the
     summary rows that the answer is based on, the most important first. `published` is the result of the paper's own
-    test or score, which does not affect the answer; it is empty if unknown.
+    test or score, which does not affect the answer; it is empty if unknown. `conditions` must be true for the answer to
+    hold.
     """
 
     answer: Answer
@@ -61,8 +64,10 @@ class Verdict:
     limits: str
     rows: tuple[tuple[str, str], ...]
     published: str = ""
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def limits_in_full(self) -> str:
-        """The result of the paper's test and the limits of the answer, as one text."""
-        return " ".join(filter(None, (self.published, self.limits)))
+        """The result of the paper's test, the limits of the answer and its conditions, as one text."""
+        conditions = [f"Condition: {condition.text}" for condition in self.conditions]
+        return " ".join(filter(None, (self.published, self.limits, *conditions)))

@@ -65,7 +65,7 @@ def describe_draw(subject: str, commitment: str, nonce: str, nonce_by: str) -> s
         return (
             f"{subject} was random, but the auditor alone chose its seed. An auditor could repeat the draw until the "
             "result suits; the owner of an accused model has to trust that this did not happen. An auditor who commits "
-            "to the draw before the audit can prove that it was not repeated (engram probes --commit)."
+            "to the draw before the audit can prove that it was not repeated (`engram probes --commit`)."
         )
     return (
         f"{subject} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. If this "

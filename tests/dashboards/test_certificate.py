@@ -5,22 +5,35 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dashboards.certificate import MASKED, RULE_NOTE, define_answer, split_conditions, split_rule
+from dashboards.certificate import (
+    MASKED,
+    RARITY_NOTE,
+    RULE_NOTE,
+    define_answer,
+    list_conditions,
+    list_steps,
+    name_missing_details,
+    split_rule,
+    state_reliability,
+)
 from dashboards.run import Run, open_run
 from orchestrator.inspection import page_seal
 from orchestrator.run_folder import notes
-from orchestrator.run_folder.notes import LONGEST_DETAIL
+from orchestrator.run_folder.notes import LONGEST_DETAIL, Details
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
-from tasks.contract.certificate import confirm, ensure, require
+from tasks.contract.certificate import Certificate, Finding, state_rarity
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.crosswalk import Attack, describe_controls
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages
 from tests.support.browser import Browser, Page
+from tests.tasks.audits.deja_vu import simulated_encoders as simulated
 
 HEADINGS = "[...document.querySelectorAll('.certificate h3')].map(each => each.textContent)"
 PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False}  # A4 less margins, in CSS pixels
@@ -28,7 +41,7 @@ PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False} 
 
 def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert opened.evaluate(HEADINGS) == [
-        "What was examined", "Question", "Answer", "What this means", "How reliable is this?", "Conditions",
+        "What was examined", "Question", "Answer", "What this means", "How reliable is this?",
         "What this does not show", "Next steps", "Audited items and results",
     ]  # fmt: skip
     page_text = opened.evaluate("document.querySelector('.certificate').textContent")
@@ -36,8 +49,8 @@ def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert certificate is not None
     (finding,) = certificate.findings
     meaning = define_answer(finding.answer, smoke.meaning_of(finding.answer))
-    conditions, limits = split_conditions([certificate.beyond])
-    texts = (certificate.examined, certificate.asked, meaning, RULE_NOTE, *conditions, *limits, *certificate.steps)
+    steps = list_steps(smoke, [certificate])
+    texts = (certificate.examined, certificate.asked, meaning, RULE_NOTE, certificate.beyond, *steps)
     for text in (*texts, *certificate.error.split("\n")):
         assert text.replace("`", "") in page_text
     assert certificate.other_errors not in page_text
@@ -60,18 +73,71 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     assert "This score does not affect the answer." in rule
 
 
-def test_each_condition_is_separate_from_the_limits() -> None:
-    checks = [confirm("both sets are alike"), confirm("a check failed", is_met=False), ensure("chance decided")]
-    limit = f"It is an average. {' '.join(checks)} {require('nobody saw it', 'the owner')} Other images may differ."
-    assert split_conditions([limit, "Nothing else."]) == (
-        [
-            "Both sets are alike. The audit checked this: yes.",
-            "A check failed. The audit checked this: no.",
-            "Chance decided. The audit did this itself, so it holds.",
-            "Nobody saw it. The audit cannot check this; the owner must confirm it.",
-        ],
-        ["It is an average. Other images may differ.", "Nothing else."],
+def test_first_page_lists_the_conditions_of_a_conclusion(store: Store) -> None:
+    summary = simulated.summary_of(simulated.tables(0, "ABB", memory=0.5))
+    run = made.run(store, "deja_vu-1", {"summary": [summary]}, simulated.CONFIG, audit="deja_vu")
+    assert run.certificate is not None
+    assert run.certificate.findings[0].answer == "memorised"
+    conditions = list_conditions([run.certificate])
+    assert conditions
+    page_text = pages.words(pages.draw(run))
+    assert all(condition in page_text for condition in conditions)
+
+
+def with_conditions(*conditions: Condition) -> Certificate:
+    return Certificate("", (), "", "", "", (), conditions=conditions)
+
+
+def test_conditions_state_whether_they_are_met() -> None:
+    conditions = (
+        confirm("both sets are alike"),
+        confirm("a check failed", is_met=False),
+        confirm("a result is missing", is_met=None),
+        ensure("chance decided"),
+        require("nobody saw it", "the owner"),
     )
+    assert list_conditions([with_conditions(*conditions)]) == [
+        "Both sets are alike. The audit checked this: yes.",
+        "A check failed. The audit checked this: no.",
+        "A result is missing. The audit has not checked this yet.",
+        "Chance decided. The audit did this itself, so it holds.",
+        "Nobody saw it. The audit cannot check this; the owner must confirm it.",
+    ]
+
+
+def test_cells_list_the_conditions_that_they_share() -> None:
+    shared = ensure("chance decided")
+    cells = [with_conditions(shared), with_conditions(shared, require("nobody saw it", "the owner"))]
+    assert list_conditions(cells[:1] * 2) == ["Chance decided. The audit did this itself, so it holds."]
+    assert list_conditions(cells)[1:] == ["The page of each cell states its further conditions."]
+    assert list_conditions([]) == []
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        (Details(), "Not stated on this certificate: auditor, client, purpose, date of signature."),
+        (Details(auditor="A. Bell"), "Not stated on this certificate: client, purpose."),
+        (Details("", "A. Bell", "C. Dean", "due diligence"), ""),
+    ],
+)
+def test_missing_details_are_named(details: Details, words: str) -> None:
+    assert name_missing_details(details) == words
+
+
+def test_steps_mark_settings_and_name_the_run(smoke: Run) -> None:
+    steps = ("Train more models (`models=64`).", "Review them (`engram results RUN records` lists them).")
+    assert list_steps(smoke, [replace(with_conditions(), steps=steps)]) == [
+        "Train more models (for the technical team: models=64).",
+        f"Review them (for the technical team: engram results {smoke.name} records lists them).",
+    ]
+
+
+def test_rate_to_quote_is_named_beside_a_rarity() -> None:
+    rarity = state_rarity(0.001, "models that never saw it", "do so")
+    for sentence, is_noted in ((rarity, True), ("12 of 400.", False)):
+        page = replace(with_conditions(), error="At most 5 of 100.", findings=(Finding("memorised", sentence),))
+        assert (RARITY_NOTE in state_reliability([page])) == is_noted
 
 
 def test_mask_note_needs_a_mask(smoke: Run, page_path: Path) -> None:

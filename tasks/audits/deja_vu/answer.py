@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,8 @@ from tasks.audits.deja_vu import sentences
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import MOST_DISAGREEING, Evidence, is_given, is_sent, read_evidence, score_name
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, confirm, ensure, require
+from tasks.contract.certificate import Certificate
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
@@ -135,14 +136,16 @@ RULES = Rules[Evidence](
 LIMITS = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this pair of trainings and an attacker who compares the outputs of the model (embeddings) with those "
-    "for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
+    "for public images, whose objects are known; an attacker who knows more may learn more. Only the class of the "
+    "object is inferred."
 )
 DRAWN_IMAGES = ensure("the images of the two models were drawn at random from the same source")
 NO_NEAR_COPIES = require("no image has a near copy in its set of images", "the owner of the data")
 LIMITS_OF_GIVEN = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this encoder, these images and an attacker who compares the outputs of the model (embeddings) with "
-    "those for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
+    "those for public images, whose objects are known; an attacker who knows more may learn more. Only the class of "
+    "the object is inferred."
 )
 STATED_IMAGES = require(
     "the model was trained on the training images (A) and not on the comparison images (B), and both were drawn at "
@@ -156,15 +159,21 @@ LIMITS_OF_SENT = (
 )
 
 
-def describe_limits(config: DejaVu, evidence: Evidence | None) -> str:
-    """The limits of the answer, and its conditions."""
+def describe_limits(config: DejaVu, _evidence: Evidence | None) -> str:
     if not is_given(config):
-        return " ".join((LIMITS, DRAWN_IMAGES, NO_NEAR_COPIES))
-    conditions = [STATED_IMAGES]
-    if evidence is not None and evidence.reference_p is not None:
-        alike = "a model that was trained on neither set names the objects of both equally often, apart from chance"
-        conditions.append(confirm(alike, evidence.reference_p > UNLIKE))
-    return " ".join([LIMITS_OF_SENT if is_sent(config) else LIMITS_OF_GIVEN, *conditions])
+        return LIMITS
+    return LIMITS_OF_SENT if is_sent(config) else LIMITS_OF_GIVEN
+
+
+def list_conditions(config: DejaVu, evidence: Evidence | None) -> Iterator[Condition]:
+    if not is_given(config):
+        yield DRAWN_IMAGES
+        yield NO_NEAR_COPIES
+        return
+    yield STATED_IMAGES
+    if evidence is not None:
+        p = evidence.reference_p
+        yield confirm(plain.describe_alike_sets(config, evidence), None if p is None else p > UNLIKE)
 
 
 def _describe_absence(_config: DejaVu) -> str:
@@ -177,6 +186,7 @@ ANSWERING = Answering[Evidence](
     read=read_evidence,
     unread=_describe_absence,
     limits=describe_limits,
+    conditions=list_conditions,
     describe=sentences.describe_evidence,
     rows=lambda evidence: evidence.names[:1],
     explain=plain.explain_score,

@@ -29,16 +29,16 @@ class Evidence:
     """Summary rows that decide the answer.
 
     `names` are the (metric, setting) pairs of the score and, if it was tested, of the reference's difference. `score`
-    is the row of the decisive score. `accuracies` contains the accuracies of target and reference, keyed by model and
-    set (A and B for a third-party encoder, else both). `reference_p` is the two-sided p-value for equal accuracy of the
-    reference on A and B, or None if it was not tested. `rank` is the row of the encoder's rank among references, or
-    None if there are fewer than two. `repeats` is the row of the repeated images, or None if there are none. `tied` is
-    the row of the encoder with the most equal embeddings.
+    is the row of the decisive score. `accuracies` contains the rows of the accuracies of target and reference, keyed by
+    model and set (A and B for a third-party encoder, else both). `reference_p` is the two-sided p-value for equal
+    accuracy of the reference on A and B, or None if it was not tested. `rank` is the row of the encoder's rank among
+    references, or None if there are fewer than two. `repeats` is the row of the repeated images, or None if there are
+    none. `tied` is the row of the encoder with the most equal embeddings.
     """
 
     names: tuple[tuple[str, str], ...]
     score: Row
-    accuracies: Mapping[tuple[str, str], float]
+    accuracies: Mapping[tuple[str, str], Row]
     reference_p: float | None
     rank: Row | None
     negligible: float
@@ -98,8 +98,7 @@ def read_evidence(config: DejaVu, summary: pa.Table) -> Evidence | None:
     accuracies = {}
     for model in (TARGET, REFERENCE):
         for part, fields in sets.items():
-            row = rows[decisive_name(config, "accuracy", model=model, **fields)]
-            accuracies[model, part] = row["estimate"]
+            accuracies[model, part] = rows[decisive_name(config, "accuracy", model=model, **fields)]
     reference = row_name(GAIN, model=REFERENCE, percent=config.confident_percent)
     return Evidence(
         names=(name, reference) if reference in rows else (name,),

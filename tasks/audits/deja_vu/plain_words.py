@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tasks.audits.deja_vu.accuracy import most_confident
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderFile, Trained, TrainedReferences
 from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
-from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred, range_per_hundred
+from tasks.contract.certificate import (
+    Boundary,
+    NumberLine,
+    advise_retraining,
+    describe_difference,
+    number_per_hundred,
+    part_of,
+)
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import blank_weak_interval
 
@@ -26,21 +34,22 @@ SYMBOLS: Mapping[str, str] = {
 }
 ASKED = "Does a model that was trained on unlabelled images remember which object was in front of which background?"
 NOTICE_OF_NULL = "This is a control run: neither model was trained on the tested images. "
+NO_MEMORY = "Without memory, it would be 0, apart from chance."
 NO_CONCLUSION = "The data do not support a conclusion."
 
 LIMIT_ACCESS = (
     "Assume that anyone who can query the model can learn which objects appear in the training images.",
     "Ask the technical team whether the last layers of the network are needed after training. If not, release the "
-    "model without them, and audit the remaining layers (layers=0).",
+    "model without them, and audit the remaining layers (`layers=0`).",
     advise_retraining(),
 )
 MORE_IMAGES = (
-    "Audit at least twice the number of images, or train again from another random start (per_class, attack_images, "
-    "seed).",
+    "Audit at least twice the number of images, or train again from another random start (`per_class`, "
+    "`attack_images`, `seed`).",
 )
 REPEATED_IMAGES = (
     "Export at least 100 whole images a second time, among the cropped ones, and audit the table that the owner "
-    "returns (given.repeated_images=100, in engram probes and in the run).",
+    "returns (`given.repeated_images=100`, in `engram probes` and in the run).",
     "Request the encoder's file, or query the deployed encoder yourself.",
 )
 UNTIED_EMBEDDINGS = (
@@ -71,7 +80,7 @@ def advise_other_layers(config: DejaVu, _evidence: Evidence | None) -> tuple[str
     """Return the next steps if the audited layer shows no memorisation, since other projector layers may."""
     layers = ",".join(str(layer) for layer in range(config.training.top + 1))
     return (
-        f"Keep this page with the files that it names. Also audit the other layers of the network (layers={layers}).",
+        f"Keep this page with the files that it names. Also audit the other layers of the network (`layers={layers}`).",
     )
 
 
@@ -123,39 +132,59 @@ def name_models(config: DejaVu) -> str:
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
     """Explain the accuracies, their difference and its interval without statistical terms."""
     score = evidence.score
-    comparative = "larger"
-    sign = 1
-    verb = "raises"
-    if score["estimate"] < 0:
-        comparative = "smaller"
-        verb = "lowers"
-        sign = -1
-    size = number_per_hundred(sign * score["estimate"])
-    interval = f"95 % interval {range_per_hundred(score, sign)}; 0 would mean no memory"
-    accuracies = {name: f"{number_per_hundred(share)} of 100" for name, share in evidence.accuracies.items()}
     view = f"Shown only {describe_view(config)},"
     if is_given(config):
+        named = {name: _count_named(config, evidence, *name) for name in evidence.accuracies}
         return (
-            f"The model's lead over a comparison model is {size} percentage points {comparative} on its training "
-            f"images than on other images ({interval}). {view} the model names the object in {accuracies[TARGET, 'A']} "
-            f"of its training images and in {accuracies[TARGET, 'B']} other images; the comparison model, which was "
-            f"trained on neither, does so in {accuracies[REFERENCE, 'A']} and {accuracies[REFERENCE, 'B']}. "
-            f"{_describe_counted(config)}"
+            f"{view} the model names the object in {named[TARGET, 'A']} images that it was trained on; a comparison "
+            f"model, which was not trained on them, in {named[REFERENCE, 'A']}. On other images, on which neither was "
+            f"trained, the model names it in {named[TARGET, 'B']} and the comparison model in {named[REFERENCE, 'B']}. "
+            f"On its training images, the model is thus {_describe_lead(evidence, 'A')}; on other images, it is "
+            f"{_describe_lead(evidence, 'B')}. This is a difference of "
+            f"{describe_difference(score, 'its training images', 'the other images')}. {NO_MEMORY} "
+            f"{_describe_counted(config, evidence)}"
         )
-    target = accuracies[TARGET, BOTH]
-    reference = accuracies[REFERENCE, BOTH]
-    finding = f"Training on an image {verb} how often a model names its object by {size} percentage points ({interval})"
+    target = _count_named(config, evidence, TARGET, BOTH)
+    reference = _count_named(config, evidence, REFERENCE, BOTH)
     models = (
-        f"a model names the object in {target} images that it was trained on; another model, which was not trained on "
-        f"these images, names it in {reference} of them"
+        f"a model names the object in {target} images that it was trained on; a comparison model, which was not "
+        f"trained on these images, in {reference}"
     )
+    difference = describe_difference(score, "the model that was trained on the images", "the comparison model")
     if config.is_null:
-        finding = f"Two models differ by {size} percentage points in how often they name the object ({interval})"
         models = f"one model names the object in {target} images, and another model in {reference}"
-    return f"{finding}. {view} {models}. {_describe_counted(config)}"
+        difference = describe_difference(score, "the first model", "the second")
+    return f"{view} {models}. The difference is {difference}. {NO_MEMORY} {_describe_counted(config, evidence)}"
 
 
-def _describe_counted(config: DejaVu) -> str:
+def _count_named(config: DejaVu, evidence: Evidence, model: str, part: str) -> str:
+    """Count the images of this set whose object the model names, of those for which it is most confident."""
+    row = evidence.accuracies[model, part]
+    return part_of(row["estimate"], most_confident(row["n"], config.confident_percent))
+
+
+def _describe_lead(evidence: Evidence, part: str) -> str:
+    """Format how far the model is ahead of the comparison model on this set, or behind it."""
+    lead = evidence.accuracies[TARGET, part]["estimate"] - evidence.accuracies[REFERENCE, part]["estimate"]
+    if not lead:
+        return "level with the comparison model"
+    return f"{number_per_hundred(abs(lead), 3)} percentage points {'ahead' if lead > 0 else 'behind'}"
+
+
+def describe_alike_sets(config: DejaVu, evidence: Evidence) -> str:
+    """State the condition that the comparison model treats both sets alike, with its two accuracies."""
+    on_training, on_other = (_count_named(config, evidence, REFERENCE, part) for part in "AB")
+    return (
+        "the difference between the two sets for the comparison model, which was trained on neither, is within the "
+        f"range of chance (it names the object in {on_training} images of one set and {on_other} of the other)"
+    )
+
+
+def _describe_counted(config: DejaVu, evidence: Evidence) -> str:
     if config.confident_percent == 100:
-        return "All images count."
-    return f"These numbers count the {config.confident_percent} % of images for which each model is most confident."
+        return "All tested images count."
+    images = sum(row["n"] for (model, _), row in evidence.accuracies.items() if model == TARGET)
+    return (
+        f"The audit tested {images:,} images; for each model, these numbers count the {config.confident_percent} % for "
+        "which it is most confident."
+    )

@@ -65,8 +65,8 @@ def describe_evidence(config: DejaVu, evidence: Evidence) -> str:
 
 def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
     """Describe both models' accuracies, and the score with an interval and p-value."""
-    target = format_percent(evidence.accuracies[TARGET, BOTH])
-    reference = format_percent(evidence.accuracies[REFERENCE, BOTH])
+    target = format_percent(evidence.accuracies[TARGET, BOTH]["estimate"])
+    reference = format_percent(evidence.accuracies[REFERENCE, BOTH]["estimate"])
     score = _describe_score(config, evidence.score, "deja vu score", ", mean of both directions")
     if config.is_null:
         return (
@@ -81,7 +81,7 @@ def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
 
 def _describe_encoder(config: DejaVu, evidence: Evidence) -> str:
     """Describe the accuracies of an encoder and its reference, and the corrected score with interval and p-value."""
-    shares = {name: format_percent(share) for name, share in evidence.accuracies.items()}
+    shares = {name: format_percent(row["estimate"]) for name, row in evidence.accuracies.items()}
     reference = "the given reference"
     if has_trained_references(config):
         reference = "a reference that was trained here"
@@ -127,7 +127,7 @@ def remarks(config: DejaVu, evidence: Evidence) -> Iterator[str]:
             f"By its gain on training images the encoder ranks {rank['estimate']:.0f} of {rank['n']} models; the "
             f"other models are references ({p_in_words(rank['p_value'])})."
         )
-    guessable = evidence.accuracies[REFERENCE, "A" if is_given(config) else BOTH]
+    guessable = evidence.accuracies[REFERENCE, "A" if is_given(config) else BOTH]["estimate"]
     if guessable > GUESSABLE:
         yield (
             f"A model that never saw the images names {format_percent(guessable)} of the objects, because their "

@@ -27,7 +27,8 @@ from tasks.audits.density.sentences import (
 )
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, NumberLine, ensure, require
+from tasks.contract.certificate import Certificate, NumberLine
+from tasks.contract.conditions import Condition, ensure, require
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -38,8 +39,9 @@ from tasks.contract.verdict import Answer, Meaning, Verdict, select_meanings
 MEANINGS: Mapping[Answer, Meaning] = select_meanings(
     ("memorised", "not detected"),
     {
-        "memorised": "Training images left a trace in the models; whether models generate copies of them is a "
-        "different question.",
+        "memorised": "These training images left a trace in the models: whoever can measure how probable a model "
+        "considers an image may be able to tell that it was used for training. Whether models generate copies of such "
+        "images is a different question.",
     },
 )
 
@@ -140,13 +142,16 @@ RULES = Rules[Evidence](
 
 LIMITS = (
     "The answer describes this way of training on these data, not one particular deployed model. Images that are not "
-    "reported as memorised are not proven safe, and more trainings can detect more. "
-    f"{ensure('chance decided which models were trained without an image')} "
-    + require(
+    "reported as memorised are not proven safe, and more trainings can detect more."
+)
+CONDITIONS = (
+    ensure("chance decided which models were trained without an image"),
+    require(
         "the data contain no near copy of a tested image; otherwise, models that are trained without the image still "
-        "train on its copy, and memorisation can be missed (question=duplicates lists the closest pairs)",
+        "train on its copy, and memorisation can be missed (`question=duplicates` lists the closest pairs)",
         "the owner of the data",
-    )
+        "not detected",
+    ),
 )
 UNTRAINED = "This run trains no model, so it does not describe any model."
 SHOWN = {
@@ -180,6 +185,10 @@ def describe_limits(config: Density, _evidence: Evidence | None) -> str:
     return UNTRAINED
 
 
+def list_conditions(config: Density, _evidence: Evidence | None) -> tuple[Condition, ...]:
+    return CONDITIONS if isinstance(config.question, Memorization) else ()
+
+
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:
     """Describe the test of all images together, the average over images, and the detection limit."""
     yield from describe_all_together(evidence)
@@ -192,6 +201,7 @@ def explain(config: Density, evidence: Evidence) -> str:
     question = _memorization_question(config)
     sentences = (
         *plain.explain_count(question, evidence),
+        plain.PROBABILITY,
         *plain.explain_detection_limit(evidence),
         *plain.explain_gap(question, evidence),
     )
@@ -225,6 +235,7 @@ ANSWERING = Answering[Evidence](
     read=read,
     unread=explain_absence,
     limits=describe_limits,
+    conditions=list_conditions,
     describe=lambda _config, evidence: describe_count(evidence),
     rows=lambda evidence: evidence.names,
     details=describe_details,

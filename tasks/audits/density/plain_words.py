@@ -30,8 +30,8 @@ NOTICE_OF_NULL = "This is a control run: no model was trained on the tested imag
 
 RETRAIN = advise_retraining("privacy.epsilon=8", "remove near copies from the data")
 REVIEW_IMAGES = (
-    "Review the images reported as memorised before you share the model or images that it generates (engram results "
-    "RUN scores lists them).",
+    "Review the images reported as memorised before you share the model or images that it generates (`engram "
+    "results RUN scores` lists them).",
     RETRAIN,
 )
 PROTECT_ALL_IMAGES = (
@@ -39,8 +39,9 @@ PROTECT_ALL_IMAGES = (
     "cannot tell which ones are.",
     RETRAIN,
 )
-NEAR_COPIES = ("Check the data for near copies of images, which this audit cannot assess (question=duplicates).",)
+NEAR_COPIES = ("Check the data for near copies of images, which this audit cannot assess (`question=duplicates`).",)
 
+PROBABILITY = "A generative model gives every image a probability, which measures how readily it would produce it."
 MILLION = math.log(1e6)  # nats; readers cannot compare larger factors
 
 
@@ -68,11 +69,11 @@ def name_models(config: Density) -> str:
 def advise_more_repetitions(config: Density, _evidence: Evidence | None = None) -> tuple[str, ...]:
     """Advise on more trainings, for which trained models are reused."""
     if not isinstance(config.question, Memorization):
-        return ("Audit trained models (question=memorization).",)
+        return ("Audit trained models (`question=memorization`).",)
     repetitions = max(20, 2 * config.question.repetitions)
     return (
         f"Repeat the training at least {repetitions} times, and audit again; trained models are reused "
-        f"(repetitions={repetitions}).",
+        f"(`repetitions={repetitions}`).",
     )
 
 
@@ -89,8 +90,8 @@ def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     typical = evidence.background.median_identified
     if typical is not None and typical["estimate"] is not None:
         yield (
-            f"A typical one of them is {format_factor(typical['estimate'])} as likely under models that trained on it "
-            "as under models that did not."
+            f"{PROBABILITY} For a typical one of them, it is {format_factor(typical['estimate'])} as large in "
+            "models that trained on the image as in models that did not."
         )
     yield from explain_false_alarms(count)
 
@@ -124,8 +125,8 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
     """State the weakest memorisation of a single image that the audit detects."""
     if evidence.detection_limit is not None and evidence.detection_limit["estimate"] is not None:
         yield (
-            f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the "
-            f"audit would detect it in {100 * FOUND:.0f} of 100 repetitions of the audit."
+            f"If training made the probability of a single image {format_factor(evidence.detection_limit['estimate'])} "
+            f"as large, the audit would detect it in {100 * FOUND:.0f} of 100 repetitions of the audit."
         )
     if not evidence.would_find_one:
         yield "The audit could have missed a memorised image."
@@ -149,11 +150,18 @@ def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
         return
     low = format_factor(gap["low"]).removeprefix("about ").removesuffix(" times")
     high = format_factor(gap["high"]).removeprefix("about ").removesuffix(" times")
-    factor = f"{format_factor(gap['estimate'])} as likely (95 % interval {low} to {high} times)"
+    factor = f"{format_factor(gap['estimate'])} as large"
+    interval = f"(95 % interval {low} to {high} times)"
     if config.is_null:
-        yield f"On average, an image that is counted as a training image is {factor} as another one."
+        yield (
+            f"On average, the probability of an image that is counted as a training image is {factor} as that of "
+            f"another one {interval}."
+        )
         return
-    yield f"On average, training on an image makes it {factor}. This average does not describe any single image."
+    yield (
+        f"On average, training on an image makes its probability {factor} {interval}. This average does not describe "
+        "any single image."
+    )
 
 
 def count_line(evidence: Evidence) -> NumberLine:
@@ -182,9 +190,9 @@ def gap_line(config: Memorization, evidence: Evidence) -> NumberLine | None:
         subject = "images counted as training images are"
     values = [gap["estimate"], gap["low"], gap["high"]]
     is_large = any(value is not None and abs(value) > MILLION for value in values)
-    label = f"how many times as likely {subject}, on average"
+    label = f"how many times as probable {subject}, on average"
     if is_large:
-        label = f"powers of ten by which {subject} more likely, on average"
+        label = f"powers of ten by which {subject} more probable, on average"
 
     def scale(nats: float | None) -> float | None:
         if nats is None:

@@ -64,6 +64,7 @@ ANSWERING = Answering[Evidence](
     read=read,
     unread=explain_absence,
     limits=sentences.describe_limits,
+    conditions=sentences.list_conditions,
     describe=sentences.describe_targets,
     rows=rows_of,
     details=sentences.describe_details,

@@ -86,7 +86,7 @@ def _describe_open_share(_config: Any, evidence: TargetEvidence) -> str:
 RUN_AGAIN = "Run the same command again to compute the missing results; stored results are reused."
 MORE = (
     "Request answers about more images, or train at least 10 models of each kind; stored models are reused "
-    "(replicates=10)."
+    "(`replicates=10`)."
 )
 RECIPE = (
     "Ask the owner for the network, the training recipe and the number of training images of the domain, and train the "
@@ -229,10 +229,10 @@ RULES = Rules[TargetEvidence](
             explain=explanations.explain_recognition,
             steps=(
                 "Bind the table to the model in use, and state how: record the SHA-256 of the model's file before the "
-                "images are handed out, and make spot checks (given.bound_by=...).",
-                "Or audit the model's file (given.models=...).",
+                "images are handed out, and make spot checks (`given.bound_by=...`).",
+                "Or audit the model's file (`given.models=...`).",
                 "Or also train models on all of the data, to exclude owners whose models know all the data "
-                "(partial=0.05,0.1,0.25,1).",
+                "(`partial=0.05,0.1,0.25,1`).",
             ),
         ),
         Case(

@@ -13,7 +13,7 @@ from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEA
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
-from tasks.contract.summaries import Estimate, Row, Rows, numerator, read_setting, select_rows
+from tasks.contract.summaries import Estimate, Row, Rows, first_row, numerator, read_setting, select_rows
 from tasks.contract.ties import TIED
 from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.worker.files import shorten_names
@@ -64,7 +64,8 @@ class Evidence:
 
     `powers` are the summary rows of the test's power, by ascending share. `right_count` and `wrong_count` are the
     numbers of right and wrong decisions on targets whose training is known, or None if there are none. `fit` is the
-    lowest training accuracy. `keys` are the first digits of the SHA-256 of the keys that owners were promised.
+    lowest training accuracy. `keys` are the first digits of the SHA-256 of the keys that owners were promised. `images`
+    is the number of images of D_Q, or None if no target was tested.
     """
 
     targets: tuple[JudgedTarget, ...]
@@ -74,6 +75,7 @@ class Evidence:
     wrong_count: int | None
     fit: float | None
     keys: tuple[str, ...]
+    images: int | None = None
 
     @property
     def by_weight(self) -> list[JudgedTarget]:
@@ -104,6 +106,7 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
         wrong_count=None if wrong_count is None else numerator(wrong_count),
         fit=None if lowest_fit is None else lowest_fit["estimate"],
         keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
+        images=None if (tied := first_row(rows, TIED)) is None else tied["n"],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred, number_per_thousand
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred, state_rarity
 
 DETAILS = "Details and likely causes are on page 2."
 DIFFERENCES = {
@@ -23,14 +23,13 @@ DIFFERENCES = {
 
 def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     assert evidence.p is not None
-    number = number_per_thousand(evidence.p)
     size = ""
     if evidence.lower_limit:
         share = format_percent(evidence.lower_limit)
         size = f"The difference indicates that it was trained on at least {share} of the data. "
     return (
         f"The model still recognises the data: it is more certain about these images than about control images. {size}"
-        f"Of 1,000 models that never saw the data, {number} would show such a difference."
+        f"{state_rarity(evidence.p, 'models that never saw the data', 'show such a difference')}"
     )
 
 

@@ -5,7 +5,7 @@ P-values, symbols and method names do not appear on page one. D_Q is called "the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tasks.audits.forgetting.audited import Trained
@@ -36,7 +36,7 @@ SYMBOLS: Mapping[str, str] = {
 
 HOLD_BACK = (
     "Hold half of the images back before you share any, or name images of the same source that no one else received "
-    "(query.held_back=0.5 or query.control.data=folder:kept)."
+    "(`query.held_back=0.5` or `query.control.data=folder:kept`)."
 )
 TO_THE_OWNER = (
     "Show this page to the owner of the model, with the tables listed below, and request a model that was trained "
@@ -57,6 +57,10 @@ ACCUSATION_ERROR = (
     "If no audited model was trained on the data, at most {per_thousand} of 1,000 audits report any of them as “not "
     "forgotten”, regardless of their other training data{drawn}."
 )
+ACCUSATION_ERROR_OF_ONE = (
+    "If the audited model was not trained on the data, at most {per_thousand} of 1,000 audits report it as “not "
+    "forgotten”, regardless of its other training data{drawn}."
+)
 CLEARANCE_ERROR = (
     "Of 100 models that hold more than {negligible} of the data and were trained like the comparison models, at most 5 "
     "are reported as “forgotten”."
@@ -70,10 +74,13 @@ def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
         question = "Has the model forgotten the data in question, or does it still recognise them?"
     else:
         question = "Have these models forgotten the data in question, or do they still recognise them?"
+    counted = ""
+    if evidence is not None and evidence.images is not None:
+        counted = f"{evidence.images:,} "
     data = (
-        f"The data are images of {config.query.data.named().name}. The audit compares answers about them with answers "
-        "about control images: images of the same source that were never used in training. A model that never saw the "
-        "data treats both alike."
+        f"The data are {counted}images of {config.query.data.named().name}. The audit compares answers about them with "
+        "answers about control images: images of the same source that were never used in training. A model that never "
+        "saw the data treats both alike."
     )
     return " ".join([question, data, *_explain_names(config, evidence)])
 
@@ -130,15 +137,16 @@ def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str
     return RULE.format_map(numbers), decisive.format_map(numbers), " ".join(others).format_map(numbers)
 
 
-def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[tuple[Answer, str]]:
+def _applicable_errors(targets: Sequence[JudgedTarget]) -> list[tuple[Answer, str]]:
     """List the possible answers and their error rates: none without a test, no clearance without a limit."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     if not tested:
         return []
+    accusation = ("not forgotten", ACCUSATION_ERROR_OF_ONE if len(targets) == 1 else ACCUSATION_ERROR)
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
     if has_limit:
-        return [("not forgotten", ACCUSATION_ERROR), ("forgotten", CLEARANCE_ERROR)]
-    return [("not forgotten", ACCUSATION_ERROR)]
+        return [accusation, ("forgotten", CLEARANCE_ERROR)]
+    return [accusation]
 
 
 def _trained_targets(config: Forgetting) -> tuple[Target, ...]:
@@ -206,7 +214,7 @@ def _scale_to_percent(line: NumberLine) -> NumberLine:
 def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, ...]:
     """List the next steps of all targets if nothing is decided, those for the deciding answers first."""
     if not isinstance(config.question, Scores):
-        return ("Also evaluate models on the data (question=scores).",)
+        return ("Also evaluate models on the data (`question=scores`).",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
     steps: list[str] = []

@@ -10,7 +10,7 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
-from tasks.contract.certificate import confirm, ensure, require
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.rules import Case
 from tasks.contract.summaries import numerator
 
@@ -19,19 +19,20 @@ MAX_LISTED = 12  # targets described individually
 GIVEN_CONTROL = (
     "The auditor chose the control images; the audit did not draw them. If they differ from the data in another "
     "respect, such as when or by whom they were taken, models that never saw the data can be reported as not "
-    "forgotten. "
-    + require(
-        "the control images and the data were drawn at random from one pool before any were shared", "the auditor"
-    )
+    "forgotten."
 )
 LIMITS = "The audit judges the data as a whole: a model may have been trained on a share too small to be detected."
 DRAWN_CONTROL = ensure("the control images were drawn at random from the same source as the data")
 SAME_SOURCE = require("the control images come from the same source as the data", "the auditor")
-UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model")
-IN_USE = require("the answers come from the model in use", "the owner of the model")
-LIKE_TRAINING = require(
-    "the model was trained like the comparison models; only “forgotten” requires this", "the owner of the model"
+ONE_POOL = require(
+    "the control images and the data were drawn at random from one pool before any were shared",
+    "the auditor",
+    "not forgotten",
 )
+# Training on control images can only hide knowledge of the data.
+UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model", "forgotten")
+IN_USE = require("the answers come from the model in use", "the owner of the model")
+LIKE_TRAINING = require("the model was trained like the comparison models", "the owner of the model", "forgotten")
 # Measured with 1,500 draws in each of several MNIST settings: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (
     "Several findings of “not forgotten” in one run are not independent evidence: they share one draw of the control "
@@ -59,10 +60,10 @@ def _describe_binding(config: Forgetting) -> Iterator[str]:
 
 
 def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:
-    """Describe the limits of the answer, and its conditions."""
+    """Describe the limits of the answer."""
     if evidence is None:
-        return " ".join([LIMITS, *_list_conditions(config, ())])
-    return " ".join([*_list_limits(config, evidence), *_list_conditions(config, evidence.targets)])
+        return LIMITS
+    return " ".join(_list_limits(config, evidence))
 
 
 def _list_limits(config: Forgetting, evidence: Evidence) -> Iterator[str]:
@@ -79,22 +80,31 @@ def _list_limits(config: Forgetting, evidence: Evidence) -> Iterator[str]:
         yield f"The SHA-256 of the key of the sent images begins with {key}."
 
 
-def _list_conditions(config: Forgetting, targets: Iterable[JudgedTarget]) -> Iterator[str]:
-    """The conditions of the answer, and whether they are met."""
+def list_conditions(config: Forgetting, evidence: Evidence | None) -> Iterator[Condition]:
     if not config.query.is_controlled:
         return
-    yield DRAWN_CONTROL if config.query.named_control is None else SAME_SOURCE
+    if config.query.named_control is None:
+        yield DRAWN_CONTROL
+    else:
+        yield SAME_SOURCE
+        yield ONE_POOL
     if config.given is None:
         return
     yield UNUSED_CONTROL
     yield IN_USE
-    checks = [target.evidence for target in targets]
-    if checks and all(evidence.accuracy.p is not None and evidence.agreement.p is not None for evidence in checks):
-        yield confirm(
-            "on the control images, the model behaves like the comparison models; only “forgotten” requires this",
-            all(evidence.failed_check is None for evidence in checks),
-        )
+    yield from _check_likeness(() if evidence is None else evidence.targets)
     yield LIKE_TRAINING
+
+
+def _check_likeness(targets: Iterable[JudgedTarget]) -> Iterator[Condition]:
+    """Yield whether the targets behave like the comparison models. Yields nothing without targets."""
+    checks = [target.evidence for target in targets]
+    if not checks:
+        return
+    is_met: bool | None = None
+    if all(evidence.accuracy.p is not None and evidence.agreement.p is not None for evidence in checks):
+        is_met = all(evidence.failed_check is None for evidence in checks)
+    yield confirm("on the control images, the model behaves like the comparison models", is_met, "forgotten")
 
 
 def describe_details(config: Forgetting, evidence: Evidence) -> Iterator[str]:

@@ -10,7 +10,8 @@ from tasks.audits.membership.given_config import AskedFile, GivenModel
 from tasks.audits.membership.given_evidence import GivenEvidence, read_given_evidence
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering
-from tasks.contract.certificate import STEPS, confirm, require
+from tasks.contract.certificate import STEPS
+from tasks.contract.conditions import Condition, confirm, require
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, names_of, numerator, p_in_words, read_setting
@@ -95,7 +96,7 @@ CHECK_SETTINGS = (
     "Check your settings first: the images the model was trained on, the order of its classes, and the size and format "
     "of its inputs and outputs (given.interface).",
     "Train at least 64 comparison models as the given model was trained: the same number of records, network, epochs "
-    "and optimiser (models=64).",
+    "and optimiser (`models=64`).",
     "Use the model's own outputs, from its file if possible, unchanged and with all digits.",
 )
 # These cases are checked before any accusation, because each condition makes ranks meaningless.
@@ -164,7 +165,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
     undecided(
         reasons=lambda _config, evidence: explain_resolution(evidence),
         steps=(
-            "Train at least 128 comparison models, and test more records (models=128).",
+            "Train at least 128 comparison models, and test more records (`models=128`).",
             "Check that the audit then recognises more of the comparison models.",
         ),
         explain=plain.explain_open_model,
@@ -187,13 +188,16 @@ LABELS_ALONE = (
 
 
 def describe_limits(_config: Membership, evidence: GivenEvidence | None) -> str:
-    if evidence is None:
-        return f"{LIMITS} {LIKE_TRAINING}"
-    limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
-    return " ".join([limits, *_describe_checks(evidence), LIKE_TRAINING])
+    return LIMITS_OF_SENT if evidence is not None and evidence.is_sent else LIMITS
 
 
-def _describe_checks(evidence: GivenEvidence) -> Iterator[str]:
+def list_conditions(_config: Membership, evidence: GivenEvidence | None) -> Iterator[Condition]:
+    if evidence is not None:
+        yield from _list_checks(evidence)
+    yield LIKE_TRAINING
+
+
+def _list_checks(evidence: GivenEvidence) -> Iterator[Condition]:
     """Yield the conditions that the audit checked on the two sets and on images that no model was trained on."""
     if evidence.apart is not None:
         yield confirm(
@@ -219,6 +223,7 @@ GIVEN = Answering[GivenEvidence](
     read=read_given_evidence,
     unread=lambda _config: "there are no scores to compare.",
     limits=describe_limits,
+    conditions=list_conditions,
     describe=describe_lead,
     rows=list_row_names,
     explain=plain.explain_lead,

@@ -7,7 +7,8 @@ from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.halves_evidence import HalvesEvidence, read_halves_evidence
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import STEPS, ensure
+from tasks.contract.certificate import STEPS
+from tasks.contract.conditions import ensure
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import p_in_words, read_setting
@@ -50,9 +51,9 @@ LIMITS = (
     "The audit describes this way of training on these data, not one particular deployed model. It tests what a model "
     "reveals about a record itself, not about near copies of the record. Records that are not listed are not proven "
     "safe. If the data set is small, a record may be listed only because training on another record changed the "
-    "model’s answer about it. "
-    f"{ensure('chance decided on which half of the records each model was trained')}"
+    "model’s answer about it."
 )
+DRAWN_HALVES = ensure("chance decided on which half of the records each model was trained")
 
 
 def has_halves(config: Membership) -> bool:
@@ -89,6 +90,7 @@ HALVES = Answering[HalvesEvidence](
     read=read_halves_evidence,
     unread=lambda _config: "no record was tested.",
     limits=lambda _config, _evidence: LIMITS,
+    conditions=lambda _config, _evidence: (DRAWN_HALVES,),
     describe=describe_evidence,
     rows=lambda evidence: evidence.rows,
     explain=plain.explain_records,

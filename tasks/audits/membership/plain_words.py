@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
 REMOVE_RECORDS = (
-    "Review the identified records, and remove those that must not be identifiable (engram results RUN records lists "
-    "them).",
+    "Review the identified records, and remove those that must not be identifiable (`engram results RUN records` "
+    "lists them).",
     advise_retraining("privacy.epsilon=4"),
 )
 CHECK_PRIVACY = (
@@ -43,7 +43,7 @@ CHECK_PRIVACY = (
 LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
     f"Ask the technical team to train with {PRIVACY}, or to choose a stricter limit. Then audit again "
-    "(privacy.epsilon=1).",
+    "(`privacy.epsilon=1`; the smaller epsilon, the stricter the limit).",
 )
 
 
@@ -76,7 +76,7 @@ def advise_more_canaries(config: Membership, _evidence: CanaryEvidence | None) -
     models = max(8, 2 * question.models)
     return (
         f"{NO_CONCLUSION_YET} Audit with at least {canaries:,} test records, or train at least {models} models "
-        f"(canaries={canaries} or models={models}).",
+        f"(`canaries={canaries}` or `models={models}`).",
     )
 
 
@@ -138,7 +138,7 @@ def advise_more_models(config: Membership, _evidence: HalvesEvidence | None) -> 
     question = config.question
     assert isinstance(question, Halves)
     models = 2 * question.models
-    return (f"{NO_CONCLUSION_YET} Train at least {models} models and audit again (models={models}).",)
+    return (f"{NO_CONCLUSION_YET} Train at least {models} models and audit again (`models={models}`).",)
 
 
 def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:

@@ -13,7 +13,8 @@ from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_O
 from tasks.audits.relational.evidence import Evidence, decisive_name, decisive_questions, read_evidence
 from tasks.audits.relational.repeated_questions import MOST_TWO_ANSWERS, describe_key
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, ensure, require
+from tasks.contract.certificate import Certificate
+from tasks.contract.conditions import Condition, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
@@ -175,11 +176,13 @@ def describe_limits(config: Relational, evidence: Evidence | None) -> str:
     limits = [LIMITS]
     if evidence is not None:
         limits.extend(describe_key(config, evidence.repeats))
-    return " ".join([*limits, *_list_conditions(config.question)])
+    return " ".join(limits)
 
 
-def _list_conditions(question: Answers) -> Iterator[str]:
-    """Yield the conditions of the answer, and whether they are met."""
+def list_conditions(config: Relational, _evidence: Evidence | None) -> Iterator[Condition]:
+    question = config.question
+    if not isinstance(question, Answers):
+        return
     if isinstance(question.system, Trained) and question.system.split == "drawn":
         yield ensure(SAME_SOURCE)
     else:
@@ -201,6 +204,7 @@ ANSWERING = Answering[Evidence](
     read=read_evidence,
     unread=explain_absence,
     limits=describe_limits,
+    conditions=list_conditions,
     describe=sentences.describe_evidence,
     rows=lambda evidence: (evidence.name,),
     remarks=sentences.remarks,

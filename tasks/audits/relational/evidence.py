@@ -8,7 +8,7 @@ remain in the context.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from tasks.audits.relational.config import Answers, Relational
 from tasks.audits.relational.evaded_answers import Evasion, read_evasions, upper_limit
 from tasks.audits.relational.measures.evasions import ONE_TEXT, PARTS
 from tasks.audits.relational.repeated_questions import Repeats, read_repeats
-from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, select_rows
+from tasks.contract.summaries import Name, Row, Rows, index_rows, read_setting, row_name, select_rows
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Evidence:
     silence: Increase in the share of unanswered held-out questions when contexts are corrupted.
     published: m with all gold answers. None if it does not differ.
     repeats: None if no question was repeated.
+    questions: Number of questions by part. Empty if the run has not counted its answers.
     corruption: What was removed from the contexts.
     """
 
@@ -46,6 +47,7 @@ class Evidence:
     silence: float = 0.0
     commonest: float = 0.0
     corruption: str = "digits"
+    questions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -105,6 +107,7 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
     name = decisive_name("relational m", questions)
     if rows[name]["estimate"] is None:
         return None
+    commonest = select_rows(rows, ONE_TEXT)
     r_rows = {split: rows[decisive_name("r", questions, split=split)] for split in PARTS}
     return Evidence(
         name=name,
@@ -118,7 +121,8 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
         negligible=config.question.negligible,
         silence=_excess_silence(rows),
         corruption=config.question.corruption.tag,
-        commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
+        commonest=max((row["estimate"] for row in commonest), default=0.0),
+        questions={read_setting(row)["split"]: row["n"] for row in commonest},
     )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.audits.relational.config import Answers, Relational, Trained, given_system, is_null
+from tasks.audits.relational.config import Answers, Relational, Trained, given_system
 from tasks.audits.relational.evidence import Evidence
 from tasks.contract.certificate import (
     NOT_ENOUGH,
     Boundary,
     NumberLine,
     advise_retraining,
+    describe_difference,
     line_of,
     number_per_hundred,
-    range_per_hundred,
+    part_of,
 )
 from tasks.contract.examined_models import describe_tables, describe_trained
 
@@ -40,8 +41,8 @@ REMOVE_ANSWERS = (
 )
 OTHER_QUESTIONS = ("Keep this page with the files that it names. Also audit other questions about the same texts.",)
 MORE_QUESTIONS = (
-    "Audit with all available questions, or repeat the training at least 5 times (examples=0 held_out=0, or "
-    "replicates=5).",
+    "Audit with all available questions, or repeat the training at least 5 times (`examples=0 held_out=0`, where 0 "
+    "means all; or `replicates=5`).",
 )
 BEST_GUESSES = (
     "Ask the owner for a system that gives its best guess for every question, even if the text does not contain the "
@@ -69,31 +70,43 @@ def name_models(config: Relational) -> str:
     return describe_tables(paths)
 
 
-def explain_share(_config: Relational, evidence: Evidence) -> str:
-    """Explain m as a number of answers in 100."""
-    m = evidence.m
-    train = number_per_hundred(evidence.r["train"])
-    held_out = number_per_hundred(evidence.r["validation"])
-    direction, sign = ("fewer", -1) if m["estimate"] < 0 else ("more", 1)
-    share = number_per_hundred(abs(m["estimate"]))
+def explain_share(config: Relational, evidence: Evidence) -> str:
+    """Explain m as a difference between two shares of correct answers."""
+    trained_texts = _count_correct(evidence, "train")
+    other_texts = _count_correct(evidence, "validation")
+    difference = describe_difference(evidence.m, "the training texts", "the other texts")
     return (
-        f"From memory, the model answers {share} {direction} of 100 questions about its training texts than about "
-        f"other texts (95 % interval: {range_per_hundred(m, sign)}; 0 would mean no memory). For this, the audit "
-        "removed the answers from the texts and asked again. The model still answered correctly "
-        f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. The "
-        "difference was corrected for common answers."
+        f"The audit removed the answers from the texts and asked again. {_name_subject(config)} still answered "
+        f"correctly {trained_texts} about texts from the training data and {other_texts} about other texts. Corrected "
+        f"for common answers, which can be guessed, the difference is {difference}. Without memory, it would be 0, "
+        "apart from chance."
     )
+
+
+def _name_subject(config: Relational) -> str:
+    question = config.question
+    if isinstance(question, Answers) and isinstance(question.system, Trained) and question.system.replicates > 1:
+        return f"On average, the {question.system.replicates} models"
+    return "The model"
+
+
+def _count_correct(evidence: Evidence, part: str) -> str:
+    """Format the share of correct answers in this part of the questions, with the number of questions if known."""
+    share = evidence.r[part]
+    if part in evidence.questions:
+        return f"{part_of(share, evidence.questions[part])} questions"
+    return f"{number_per_hundred(share)} % of the questions"
 
 
 def explain_limit(config: Relational, evidence: Evidence) -> str:
     """Explain an m that is too small to matter."""
     limit = number_per_hundred(evidence.negligible)
-    return f"{explain_share(config, evidence)} Memory of {limit} or more in 100 answers would have been detected."
+    return f"{explain_share(config, evidence)} Memory of {limit} % of the answers or more would have been detected."
 
 
 def explain_small_share(config: Relational, evidence: Evidence) -> str:
     limit = number_per_hundred(evidence.negligible)
-    return f"{explain_share(config, evidence)} This is some memory, but less than the {limit} in 100 that matter."
+    return f"{explain_share(config, evidence)} This is some memory, but less than the {limit} points that matter."
 
 
 def explain_open_share(config: Relational, evidence: Evidence) -> str:
@@ -139,14 +152,12 @@ def explain_two_answers(_config: Relational, evidence: Evidence) -> str:
     )
 
 
-def draw_share(config: Relational, evidence: Evidence) -> NumberLine | None:
-    """Draw m in answers per 100."""
+def draw_share(_config: Relational, evidence: Evidence) -> NumberLine | None:
+    """Draw m in percentage points."""
     scaled = dict(evidence.m)
     for name in ("estimate", "low", "high"):
         if scaled[name] is not None:
             scaled[name] = 100 * scaled[name]
-    label = "answers in 100 that the model gives from memory"
-    if is_null(config):
-        label = "answers in 100 that the model gives more often about its training texts"
+    label = "difference in correct answers, in percentage points (above 0: more about the training texts)"
     words = "memorised if the whole interval is above, not detected only if it is below"
     return line_of(scaled, label, boundaries=(Boundary(100 * evidence.negligible, words, clears=True),))

@@ -35,14 +35,14 @@ def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
 
 
 def interval_per_hundred(row: Mapping[str, Any]) -> str:
-    """Format the 95 % interval of a share per hundred, in parentheses and with a leading space.
+    """Format the 95 % interval of a share in per cent, in parentheses and with a leading space.
 
-    Returns an empty string if there is no interval.
+    Returns an empty string if there is no interval, or if it has no width.
     """
     shown_row = blank_weak_interval(row)
-    if shown_row["low"] is None or shown_row["high"] is None:
+    if shown_row["low"] is None or shown_row["high"] is None or shown_row["low"] == shown_row["high"]:
         return ""
-    return f" (95 % interval: {range_per_hundred(shown_row)})"
+    return f" (95 % interval: {range_per_hundred(shown_row)} %)"
 
 
 def disclose(items: str, *next_steps: str) -> tuple[str, ...]:

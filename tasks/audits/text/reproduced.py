@@ -15,7 +15,7 @@ from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREE
 from tasks.audits.text.plain_words import interval_per_hundred, share_line
 from tasks.audits.text.question import Continued, Identifiers, Insertions, Secrets
 from tasks.audits.text.secrets.ranks import UNEVEN
-from tasks.contract.certificate import Finding, number_per_hundred
+from tasks.contract.certificate import Finding, number_per_hundred, part_of
 from tasks.contract.summaries import Row, numerator, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning
 
@@ -72,16 +72,17 @@ def _explain_copies(question: Continued, copies: Copies) -> str:
         f"Given its first {question.prefix} tokens (words or parts of words), a model reproduces a document if it "
         f"continues with exactly the next {question.suffix}."
     )
+    trained_models = copies.trained_models
     if isinstance(question, Insertions):
         return (
-            f"The model reproduces {number_per_hundred(copies.trained_models['estimate'])} of 100 inserted documents "
-            f"word for word, and the model that was trained without them "
-            f"{number_per_hundred(copies.control['estimate'])} of 100. {task}"
+            f"The model reproduces {part_of(trained_models['estimate'], trained_models['n'])} inserted documents word "
+            f"for word, and the model that was trained without them {number_per_hundred(copies.control['estimate'])} % "
+            f"of them. {task}"
         )
     return (
-        f"On average over the documents, {number_per_hundred(copies.trained_models['estimate'])} of 100 models that "
-        f"were trained on a document reproduce it word for word, and {number_per_hundred(copies.control['estimate'])} "
-        f"of 100 models that were not. {task}"
+        f"On average over {trained_models['n']:,} documents, {number_per_hundred(trained_models['estimate'])} % of the "
+        "models that were trained on a document reproduce it word for word, and "
+        f"{number_per_hundred(copies.control['estimate'])} % of the models that were not. {task}"
     )
 
 
@@ -90,9 +91,7 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
     if not describe_copies(question, copies) or copies is None or copies.difference is None:
         return ()
     answer = REPRODUCED if copies.difference["low"] > 0 else NOT_REPRODUCED
-    label = "models, of 100, that reproduce a document because they were trained on it"
-    if isinstance(question, Insertions):
-        label = "documents, of 100, that only the model trained on them reproduces"
+    label = "difference between these shares, in percentage points (above 0: reproduced more often after training)"
     line = share_line(copies.difference, label, "no difference")
     return (Finding(answer, _explain_copies(question, copies), line, target="reproduction"),)
 
@@ -126,13 +125,15 @@ def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
         answer = NOT_REPRODUCED
     comparison = ""
     if copies.control is not None:
-        comparison = f" A model that never saw them completes {number_per_hundred(copies.control['estimate'])} of 100."
+        comparison = (
+            f" A model that never saw them completes {part_of(copies.control['estimate'], copies.control['n'])}."
+        )
     sentence = (
         f"Given the text before them, the model completes {numerator(trained_row):,} of "
         f"{trained_row['n']:,} {things} word for word{interval_per_hundred(trained_row)}.{comparison} A guess "
         f"succeeds at most once in {round(1 / trained_row['null']):,} attempts."
     )
-    line = share_line(trained_row, f"{things} completed word for word, of 100", "by guessing, at most")
+    line = share_line(trained_row, f"{things} completed word for word, in %", "by guessing, at most")
     return Finding(answer, sentence, line, target="reproduction")
 
 

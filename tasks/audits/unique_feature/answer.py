@@ -15,7 +15,7 @@ from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.pairs import answer as pairs
 from tasks.audits.unique_feature.pairs.canary_scores import EFFECT as EFFECT_ROW
 from tasks.audits.unique_feature.single_models import answer as single_models
-from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives, row_reader

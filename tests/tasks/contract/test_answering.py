@@ -9,6 +9,7 @@ import pytest
 
 from tasks.contract.answering import NO_ERROR_RATE, Answering, AnsweringByQuestion, Null
 from tasks.contract.certificate import STEPS, Finding, NumberLine
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, first_row, index_rows, row
@@ -54,6 +55,13 @@ UNDECIDED = undecided(steps=lambda _config, evidence: ("Ask.",) if evidence is N
 NUMBERS = {"least": "half", "wrong": "5", "chance": "7"}
 
 
+OF_MEMORY = require("no one else knew", "the owner", "memorised")
+OF_OTHERS = ensure("it was drawn", "not detected")
+UNMET = confirm("they are alike", False, "not detected")
+OPEN = confirm("they agree", None)
+CONDITIONS = (OF_MEMORY, OF_OTHERS, UNMET, OPEN)
+
+
 def read(_config: Config, summary: pa.Table) -> Evidence | None:
     share = first_row(index_rows(summary), "share")
     return None if share is None else Evidence(share["estimate"])
@@ -73,6 +81,7 @@ ANSWERING = Answering[Evidence](
     line=line,
     examined=lambda config: f"The {config.label} was examined.",
     null=Null(lambda config: config.is_null, lambda _config: "It is a null.", "null=false", notice="A null: "),
+    conditions=lambda _config, _evidence: CONDITIONS,
 )
 
 
@@ -135,6 +144,17 @@ def test_certificate_explains_or_repeats_the_verdict(
     assert (page.error, page.other_errors) == errors
     assert page.examined == "The label was examined."
     assert page.beyond == verdict.limits
+
+
+@pytest.mark.parametrize(
+    ("share", "conditions"),
+    [(0.7, (OF_MEMORY, OPEN)), (-1.0, (UNMET, OPEN)), (0.2, (UNMET, OPEN)), (None, (UNMET, OPEN))],
+)
+def test_conditions_are_those_of_the_answer(share: float | None, conditions: tuple[Condition, ...]) -> None:
+    verdict = ANSWERING.verdict(Config(), summary(share))
+    assert verdict.conditions == conditions
+    assert ANSWERING.certificate(Config(), summary(share), verdict).conditions == conditions
+    assert verdict.limits_in_full.endswith(f"Condition: {OPEN.text}")
 
 
 @pytest.mark.parametrize(("decisive", "error"), [(1, "First rate."), (2, "First rate."), (0, ""), (3, "")])

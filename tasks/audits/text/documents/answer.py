@@ -33,11 +33,9 @@ from tasks.contract.certificate import (
     Finding,
     NumberLine,
     advise_retraining,
-    confirm,
-    ensure,
     number_per_hundred,
-    require,
 )
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -68,9 +66,9 @@ def _advise(resolution: Resolution | None, default: str) -> tuple[str, ...]:
 LIMITS_OF_DOCUMENTS = (
     "The answer describes models that the audit trained, each on half of the documents. A text that other documents "
     "quote, or a near copy that remains in the data, is also known to the models that were not trained on it, and is "
-    "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt. "
-    f"{ensure('chance decided which models were trained on which documents')}"
+    "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt."
 )
+DRAWN_DOCUMENTS = ensure("chance decided which models were trained on which documents")
 NULL_OF_DOCUMENTS = "This is a control run: no model was trained on the tested documents."
 QUESTION_OF_DOCUMENTS = (
     "Does a language model know these documents because it was trained on them, and does it reproduce them?"
@@ -102,10 +100,11 @@ def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
     documents = evidence.found_documents
     won = evidence.won
     return (
-        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. In "
-        f"{number_per_hundred(won['estimate'])} of 100 pairs of models{interval_per_hundred(won)}, the model that was "
-        "trained on a document rates it as more probable than the model that was not; without memory, it would be 50 "
-        "of 100 pairs. Each document was in the training data of half of the models, selected at random."
+        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. Each was in "
+        "the training data of half of the models, selected at random. Of a model that was trained on a document "
+        "and one that was not, the former rates the document as more probable in "
+        f"{number_per_hundred(won['estimate'])} % of the comparisons{interval_per_hundred(won)}; without memory, "
+        "it would be 50 %."
     )
 
 
@@ -134,14 +133,14 @@ def _advise_more_documents(config: Text, evidence: DocumentEvidence | None) -> t
     documents = 2 * question.documents
     models = 2 * question.models
     default = (
-        f"test at least {documents} documents, or train at least {models} models (documents={documents} or "
-        f"models={models})"
+        f"test at least {documents} documents, or train at least {models} models (`documents={documents}` or "
+        f"`models={models}`)"
     )
     return _advise(None if evidence is None else evidence.resolution, default)
 
 
 def _draw_pairs(config: Text, evidence: DocumentEvidence) -> NumberLine | None:
-    label = "pairs of models, of 100, in which the model trained on a document rates it as more probable"
+    label = "comparisons of two models in which the one trained on a document rates it as more probable, in %"
     return share_line(evidence.won, label, "if the models remember nothing", clearing_boundary(config.negligible))
 
 
@@ -184,6 +183,7 @@ DOCUMENT_ANSWERING = Answering[DocumentEvidence](
     read=read_document_evidence,
     unread=lambda _config: UNTESTED,
     limits=lambda _config, _evidence: LIMITS_OF_DOCUMENTS,
+    conditions=lambda _config, _evidence: (DRAWN_DOCUMENTS,),
     describe=_describe_documents,
     rows=_name_document_rows,
     remarks=_describe_reproduction,
@@ -209,14 +209,13 @@ RANDOM_INSERTIONS = require(
 )
 
 
-def _describe_limits_of_insertions(_config: Text, evidence: InsertionEvidence | None) -> str:
-    if evidence is None:
-        return f"{LIMITS_OF_INSERTIONS} {RANDOM_INSERTIONS}"
-    words = confirm(
-        "the words of the inserted documents alone do not distinguish them from the documents that were left out",
-        evidence.blind["p_value"] > UNEVEN,
-    )
-    return f"{LIMITS_OF_INSERTIONS} {words} {RANDOM_INSERTIONS}"
+def _list_conditions_of_insertions(_config: Text, evidence: InsertionEvidence | None) -> Iterator[Condition]:
+    if evidence is not None:
+        yield confirm(
+            "the words of the inserted documents alone do not distinguish them from the documents that were left out",
+            evidence.blind["p_value"] > UNEVEN,
+        )
+    yield RANDOM_INSERTIONS
 
 
 NULL_OF_INSERTIONS = "This is a control run: a random draw decided which documents count as inserted."
@@ -278,8 +277,8 @@ def _explain_insertions(_config: Text, evidence: InsertionEvidence) -> str:
         comparison = (
             " Compared with a model trained without insertions, a document inserted "
             f"{_repetitions_of(most_repeated)} gains more probability than one that was left out in "
-            f"{number_per_hundred(most_repeated['estimate'])} of 100 comparisons"
-            f"{interval_per_hundred(most_repeated)}. Without memory, it would be 50."
+            f"{number_per_hundred(most_repeated['estimate'])} % of the comparisons"
+            f"{interval_per_hundred(most_repeated)}. Without memory, it would be 50 %."
         )
     return (
         f"{documents['estimate']:,.0f} of {documents['n']:,} inserted documents can be recognised individually from "
@@ -293,8 +292,8 @@ def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine |
         return None
     most_repeated = evidence.won[-1]
     label = (
-        f"comparisons, of 100, in which a document inserted {_repetitions_of(most_repeated)} gains more probability "
-        "than one that was left out"
+        f"comparisons in which a document inserted {_repetitions_of(most_repeated)} gains more probability than one "
+        "that was left out, in %"
     )
     return share_line(most_repeated, label, "if the model remembers nothing", clearing_boundary(config.negligible))
 
@@ -366,7 +365,8 @@ INSERTION_ANSWERING = Answering[InsertionEvidence](
     rules=INSERTION_RULES,
     read=read_insertion_evidence,
     unread=lambda _config: UNTESTED,
-    limits=_describe_limits_of_insertions,
+    limits=lambda _config, _evidence: LIMITS_OF_INSERTIONS,
+    conditions=_list_conditions_of_insertions,
     describe=_describe_insertions,
     rows=_name_insertion_rows,
     explain=_explain_insertions,

@@ -113,13 +113,13 @@ def _explain_areas(_config: Text, evidence: ComparisonEvidence) -> str:
     blind = evidence.blind
     return (
         "Of a text and a comparison text, the model rates the text as more probable in "
-        f"{number_per_hundred(loss['estimate'])} of 100 pairs{interval_per_hundred(loss)}; 50 means no difference. "
-        f"A count of words, without the model, reaches {number_per_hundred(blind['estimate'])} of 100."
+        f"{number_per_hundred(loss['estimate'])} % of the pairs{interval_per_hundred(loss)}; 50 % means no difference. "
+        f"A count of words, without the model, reaches {number_per_hundred(blind['estimate'])} %."
     )
 
 
 def _draw_area(_config: Text, evidence: ComparisonEvidence) -> NumberLine | None:
-    label = "pairs, of 100, in which the model rates the text as more probable than the comparison text"
+    label = "pairs in which the model rates the text as more probable than the comparison text, in %"
     return share_line(evidence.loss, label, "no difference")
 
 

@@ -26,11 +26,9 @@ from tasks.contract.certificate import (
     Finding,
     NumberLine,
     advise_retraining,
-    confirm,
-    ensure,
     number_per_hundred,
-    require,
 )
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.epsilon_rows import BROKEN, CONFIDENCE
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import SMALLEST, single_item
@@ -43,22 +41,22 @@ from tasks.external.causes import ALTERED, TRAINING_MODE, as_sentence, list_caus
 LIMITS = (
     "The answer describes models that the audit trained, and secrets of this format at these numbers of repetitions. "
     "A secret that was not found may still be known slightly. The audit compares probabilities: whether a model "
-    "reveals a secret unprompted is a different question. "
-    f"{ensure('the secrets and the codes that they are compared with were drawn at random')}"
+    "reveals a secret unprompted is a different question."
 )
+DRAWN_SECRETS = ensure("the secrets and the codes that they are compared with were drawn at random")
 LIMITS_OF_IDENTIFIERS = (
     "The answer describes this model and identifiers of these formats, each at its first occurrence. An identifier "
-    "that was not found may still be known slightly. "
-    + require(
-        "the identifiers were generated at random, all values equally often, and the model saw them only in such texts",
-        "the owner of the data",
-    )
+    "that was not found may still be known slightly."
+)
+RANDOM_IDENTIFIERS = require(
+    "the identifiers were generated at random, all values equally often, and the model saw them only in such texts",
+    "the owner of the data",
 )
 LIMITS_OF_PLANTED = (
     "The answer describes this model, and secrets of this format at these numbers of repetitions. A secret that was "
-    "not found may still be known slightly. "
-    + require("exactly the selected secrets were inserted into the training data", "the owner of the model")
+    "not found may still be known slightly."
 )
+PLANTED_SECRETS = require("exactly the selected secrets were inserted into the training data", "the owner of the model")
 LIMITS_OF_TABLES = (
     "A returned table is only as honest as its owner. Invented numbers look like those of a model that knows nothing, "
     "so only a finding of memorisation is certain."
@@ -86,15 +84,18 @@ FOUND_IDENTIFIERS = disclose(
 def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
     """Return a function that states these limits, plus those of a returned table if the config has one."""
 
-    def describe_limits(config: Text, evidence: Evidence | None) -> str:
-        checks = ""
-        if evidence is not None and evidence.control is not None:
-            checks = f" {confirm('tests without the model find no pattern in the identifiers', evidence.is_even)}"
+    def describe_limits(config: Text, _evidence: Evidence | None) -> str:
         if config.outputs is not None:
-            return f"{limits}{checks} {LIMITS_OF_TABLES} {config.describe_draw()}"
-        return f"{limits}{checks}"
+            return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}"
+        return limits
 
     return describe_limits
+
+
+def _list_conditions_of_identifiers(_config: Text, evidence: Evidence | None) -> Iterator[Condition]:
+    yield RANDOM_IDENTIFIERS
+    if evidence is not None and evidence.control is not None:
+        yield confirm("tests without the model find no pattern in the identifiers", evidence.is_even)
 
 
 def _describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
@@ -220,8 +221,8 @@ def _explain_mean_rank(evidence: Evidence, rates: str, candidates: str) -> str:
     beaten = evidence.beaten
     return (
         f"On average, {rates} {_one_of(evidence)} as more probable than "
-        f"{number_per_hundred(beaten['estimate'])} of 100 other {candidates} of the same "
-        f"format{interval_per_hundred(beaten)}. A model that never saw it would reach 50 on average."
+        f"{number_per_hundred(beaten['estimate'])} % of the other {candidates} of the same "
+        f"format{interval_per_hundred(beaten)}. A model that never saw it would reach 50 % on average."
     )
 
 
@@ -234,7 +235,7 @@ def _explain_broken_promise(config: Text, evidence: Evidence) -> str:
 
 def draw_mean_rank(config: Text, evidence: Evidence) -> NumberLine | None:
     """Draw the mean share of references that a secret outranks."""
-    label = f"other candidates, of 100, that the model rates as less probable than {_one_of(evidence)}"
+    label = f"other candidates that the model rates as less probable than {_one_of(evidence)}, in %"
     return share_line(evidence.beaten, label, "without memory", clearing_boundary(config.negligible))
 
 
@@ -248,12 +249,12 @@ def _advise(config: Text, evidence: Evidence | None) -> tuple[str, ...]:
     question = config.question
     assert isinstance(question, RankedQuestion)
     secrets = 2 * question.secrets
-    advice = f"test at least {secrets} secrets or identifiers (secrets={secrets})"
+    advice = f"test at least {secrets} secrets or identifiers (`secrets={secrets}`)"
     if isinstance(question, Secrets):
         pairs = 2 * question.pairs
         advice = (
-            f"test at least {secrets} secrets, or train at least {pairs} pairs of models (secrets={secrets} or "
-            f"pairs={pairs})"
+            f"test at least {secrets} secrets, or train at least {pairs} pairs of models (`secrets={secrets}` or "
+            f"`pairs={pairs}`)"
         )
     if evidence is not None and evidence.resolution is not None and not evidence.resolution.finds_one:
         advice = evidence.resolution.advice
@@ -345,6 +346,7 @@ PLANTED_ANSWERING = Answering[Evidence](
     read=read_evidence,
     unread=lambda _config: "no secret was ranked.",
     limits=_limit_ranks(LIMITS_OF_PLANTED),
+    conditions=lambda _config, _evidence: (PLANTED_SECRETS,),
     describe=describe_ranks,
     rows=lambda evidence: names_of(evidence.found_secrets, evidence.beaten),
     details=describe_details,
@@ -360,6 +362,7 @@ SECRET_ANSWERING = replace(
     PLANTED_ANSWERING,
     rules=Rules((BROKEN_PROMISE, *_common_cases(FOUND_SECRETS, _explain_secrets)), thresholds),
     limits=_limit_ranks(LIMITS),
+    conditions=lambda _config, _evidence: (DRAWN_SECRETS,),
     explain=_explain_secrets,
     examined=_name_trained_models,
     applies=lambda config: isinstance(config.question, Secrets),
@@ -369,6 +372,7 @@ IDENTIFIER_ANSWERING = replace(
     asked=lambda _config, _evidence: QUESTION_OF_IDENTIFIERS,
     rules=Rules((UNEVEN_DRAW, *_common_cases(FOUND_IDENTIFIERS, _explain_identifiers)), thresholds),
     limits=_limit_ranks(LIMITS_OF_IDENTIFIERS),
+    conditions=_list_conditions_of_identifiers,
     explain=_explain_identifiers,
     null=Null(
         lambda config: config.is_null,

@@ -213,6 +213,7 @@ ANSWERING = Answering[PairEvidence](
     rules=RULES,
     read=read,
     limits=describe_limits,
+    conditions=lambda config, evidence: sentences.list_conditions(config, None if evidence is None else evidence.calls),
     describe=sentences.describe_pairs,
     published=sentences.describe_published_test,
     explain=plain.explain,

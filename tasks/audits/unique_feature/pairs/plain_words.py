@@ -21,7 +21,7 @@ RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
 
 REMOVE_FEATURE = (
     advise_retraining(first="remove such features from the training data, to vary the training images at random"),
-    "Audit the deployed model itself, by its file or its outputs (given.models=model.pt).",
+    "Audit the deployed model itself, by its file or its outputs (`given.models=model.pt`).",
 )
 OTHER_FEATURES = ("Audit the other features and positions that concern you, with your own network and data.",)
 NOTHING_THAT_MATTERS = (
@@ -51,7 +51,7 @@ def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -
         settings = f"canaries={canaries}"
     return (
         f"Train at least {canaries} pairs of models{family}, and audit again; stored trainings are reused "
-        f"({settings}).",
+        f"(`{settings}`).",
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.evidence import LEAST, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
-from tasks.contract.certificate import ensure, require
+from tasks.contract.conditions import Condition, ensure, require
 from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tasks.datasets.features import describe_feature
 
 LARGEST = 100.0  # nats; only a lower bound is printed for the factor of a larger effect
@@ -26,21 +27,25 @@ STOPPED_LIMITS = (
 )
 CHOSEN_LIMITS = (
     "In a control experiment with other signs, the test wrongly reported the letter A in 5 of 30 cases instead of the "
-    "expected 1 or 2. "
-    + require(
-        "the feature resembles the features that it is compared with; this matters because a person chose it, and an "
-        "unusual feature may stand out without having been memorised",
-        "the auditor",
-    )
+    "expected 1 or 2."
+)
+RESEMBLANCE = require(
+    "the feature resembles the features that it is compared with; this matters because a person chose it, and an "
+    "unusual feature may stand out without having been memorised",
+    "the auditor",
+    "memorised",
+    BELOW_RELEVANT_SIZE,
 )
 CHOSEN_GLYPH_LIMITS = (
     "In a control experiment with drawn signs, the test wrongly reported one of the 26 letters in 5.9 % of 1,664 cases "
-    "instead of the expected 5 %. "
-    + require(
-        "the feature resembles the other signs; this matters because a person chose it, and an unusual feature may "
-        "stand out without having been memorised",
-        "the auditor",
-    )
+    "instead of the expected 5 %."
+)
+RESEMBLANCE_OF_GLYPH = require(
+    "the feature resembles the other signs; this matters because a person chose it, and an unusual feature may stand "
+    "out without having been memorised",
+    "the auditor",
+    "memorised",
+    BELOW_RELEVANT_SIZE,
 )
 DRAWN = ensure("the features were drawn at random from the features that they are compared with")
 
@@ -204,13 +209,19 @@ def _describe_calls(calls: Calls | None) -> str:
 
 
 def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]:
-    """Yield the limits of ranks if the feature was chosen, and whether it was."""
+    """Yield the limits of ranks if the feature was chosen."""
+    if calls is not None and not config.draws_features:
+        yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
+
+
+def list_conditions(config: UniqueFeature, calls: Calls | None) -> Iterator[Condition]:
+    """Yield the condition of ranks, which depends on whether the feature was chosen."""
     if calls is None:
         return
     if config.draws_features:
         yield DRAWN
     else:
-        yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
+        yield RESEMBLANCE_OF_GLYPH if calls.population.are_all_glyphs else RESEMBLANCE
 
 
 def describe_stop(bets: Bets | None) -> Iterator[str]:

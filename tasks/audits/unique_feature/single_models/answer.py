@@ -42,8 +42,6 @@ from tasks.contract.summaries import index_rows
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import NOT_ASSESSABLE
 
-PARTLY = "partly memorised"
-
 DISTINGUISHED = (
     ", and its place among the look-alikes that differ from it in one part is as significant for every part (p at most "
     "{p} each)"
@@ -148,7 +146,7 @@ RULES = Rules[PanelEvidence](
             reads_weights,
         ),
         Case(
-            PARTLY,
+            sentences.PARTLY,
             "the deciding rank is as significant, but the rank among the look-alikes of some part is not, or was not "
             "computed: the model knows this feature or one that shares a part with it, and the evidence does not show "
             "which",
@@ -202,6 +200,7 @@ ANSWERING = Answering[PanelEvidence](
     read=read,
     unread=lambda _config: "no model has been evaluated yet.",
     limits=sentences.describe_limits,
+    conditions=sentences.list_conditions,
     describe=sentences.describe_panel,
     rows=lambda evidence: evidence.names,
     explain=plain.explain_place,

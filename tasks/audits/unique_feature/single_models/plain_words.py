@@ -9,7 +9,7 @@ from tasks.audits.unique_feature.given_models import Given, ModelFiles
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence
 from tasks.audits.unique_feature.single_models.sentences import LOOK_ALIKES
-from tasks.contract.certificate import NOT_ENOUGH, Boundary, Finding, NumberLine, number_per_thousand
+from tasks.contract.certificate import NOT_ENOUGH, Boundary, Finding, NumberLine, state_rarity
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.datasets.features import Picture, Words, describe_feature
 
@@ -41,7 +41,7 @@ def advise_look_alikes(config: UniqueFeature, _evidence: PanelEvidence) -> tuple
         return (search,)
     look_alikes = (
         f"Compare the feature also with {LOOK_ALIKES} others that differ from it in one part, for each part "
-        f"(family.look_alikes={LOOK_ALIKES})."
+        f"(`family.look_alikes={LOOK_ALIKES}`)."
     )
     return (look_alikes, search)
 
@@ -49,8 +49,9 @@ def advise_look_alikes(config: UniqueFeature, _evidence: PanelEvidence) -> tuple
 def advise_more_models(config: UniqueFeature, _evidence: PanelEvidence | None = None) -> tuple[str, ...]:
     return (
         "Audit at least three models of the same data together, such as the folds of a cross-validation "
-        f"({_name_more_models(config)}).",
-        "If you have the data and the training procedure, train pairs of models, which detects more (question=pairs).",
+        f"(`{_name_more_models(config)}`).",
+        "If you have the data and the training procedure, train pairs of models, which detects more "
+        "(`question=pairs`).",
     )
 
 
@@ -102,9 +103,10 @@ def explain_memory(config: UniqueFeature, evidence: PanelEvidence, conclusion: s
 def explain_shared_part(config: UniqueFeature, evidence: PanelEvidence) -> str:
     """Explain that the model knows the feature or one that shares a part with it."""
     feature = describe_feature(config.asked_feature)
-    other = f"another {family_noun(config).removesuffix('s')} that shares a part with it"
+    noun = family_noun(config).removesuffix("s")
     return (
-        f"{_name_subject(evidence)} {feature}, or {other}; the audit does not show which. "
+        f"{_name_subject(evidence)} {feature}, or another {noun} that shares a part with it; the audit does not show "
+        f"which. This is what “partly memorised” means, not that half of the {noun} was memorised. "
         f"{explain_place(config, evidence)}"
     )
 
@@ -130,11 +132,8 @@ def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: st
     else:
         exceeded = f"{other_count + 1 - rank.position:,} of {other_count:,}"
     comparison = f"{references}{response} to {feature} more strongly than to {exceeded} similar {family_noun(config)}."
-    number = number_per_thousand(rank.p)
-    return (
-        f"{comparison[0].upper()}{comparison[1:]} Of 1,000 models that never saw it, {number} would respond as "
-        f"strongly.{conclusion}"
-    )
+    rarity = state_rarity(rank.p, "models that never saw it", "respond as strongly")
+    return f"{comparison[0].upper()}{comparison[1:]} {rarity}{conclusion}"
 
 
 def family_noun(config: UniqueFeature) -> str:

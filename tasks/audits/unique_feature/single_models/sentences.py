@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Rank
-from tasks.contract.certificate import require
+from tasks.contract.conditions import Condition, require
 from tasks.contract.summaries import p_in_words
 from tasks.contract.ties import describe_ties
 from tasks.datasets.features import describe_feature
 
+PARTLY = "partly memorised"
 LOOK_ALIKES = 100  # number of look-alikes per part that the advice recommends
 
 LIMITS = (
@@ -22,6 +23,8 @@ RESEMBLANCE = require(
     "the feature was drawn at random from the features that it is compared with, or resembles them; this matters "
     "because an unusual feature may stand out without having been memorised",
     "the auditor",
+    "memorised",
+    PARTLY,
 )
 REFERENCE_LIMITS = (
     "The more the reference models resemble the model, the more is detected; whatever they are, a model that was not "
@@ -140,8 +143,14 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> str:
     """State the limits of the answer, and what the owner could have known."""
     if evidence is None:
-        return f"{LIMITS} {RESEMBLANCE}"
-    return " ".join([*_list_limits(config, evidence), RESEMBLANCE])
+        return LIMITS
+    return " ".join(_list_limits(config, evidence))
+
+
+def list_conditions(_config: UniqueFeature, evidence: PanelEvidence | None) -> Iterator[Condition]:
+    if evidence is not None and evidence.overriding_rank is not None and evidence.overriding_rank.references:
+        yield UNSEEN_BY_REFERENCES
+    yield RESEMBLANCE
 
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
@@ -149,7 +158,6 @@ def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
     if evidence.overriding_rank is not None:
         if evidence.overriding_rank.references:
             yield REFERENCE_LIMITS
-            yield UNSEEN_BY_REFERENCES
         else:
             yield WEIGHT_LIMITS
     if evidence.key:

@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.audits.deja_vu import AUDIT
-from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, NO_NEAR_COPIES, RULES, STATED_IMAGES, verdict
+from tasks.audits.deja_vu.answer import (
+    DRAWN_IMAGES,
+    LIMITS,
+    LIMITS_OF_GIVEN,
+    NO_NEAR_COPIES,
+    RULES,
+    STATED_IMAGES,
+    verdict,
+)
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
 from tasks.audits.deja_vu.evidence import Evidence
@@ -156,7 +164,7 @@ def test_confidence_of_all_images() -> None:
 
 def test_revealing_backgrounds_are_reported() -> None:
     for share, words in ((0.5, []), (0.505, ["A model that never saw the images names 50.5 % of the objects"])):
-        evidence = Evidence((), NO_MEMORY, {("reference", BOTH): share}, None, None, negligible=0.02)
+        evidence = Evidence((), NO_MEMORY, {("reference", BOTH): {"estimate": share}}, None, None, negligible=0.02)
         statements = list(remarks(CONFIG, evidence))
         assert len(words) == len(statements)
         assert all(statements[0].startswith(start) for start in words)
@@ -188,8 +196,8 @@ def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
     assert answer.rows == (("deja vu score", json.dumps(SETTING)),)
-    assert answer.limits.startswith(LIMITS)
-    assert answer.limits.endswith(NO_NEAR_COPIES)
+    assert answer.limits == LIMITS
+    assert answer.conditions == (DRAWN_IMAGES, NO_NEAR_COPIES)
     (finding,) = page.findings
     assert finding.answer == "memorised"
     golden(finding.sentence, "finding.sentence")
@@ -242,7 +250,7 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
         if finding.answer == "memorised":
             first = "This is a false alarm"
         assert page.steps[0].startswith(first)
-        assert "run the actual audit (training_sets=own)." in page.steps[-1]
+        assert "run the actual audit (`training_sets=own`)." in page.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 
@@ -251,8 +259,8 @@ def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
     answer, page, (score, *_) = verdict(GIVEN, table), certificate_of(GIVEN, table), table.to_pylist()
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
-    assert answer.limits.startswith(f"{LIMITS_OF_GIVEN} {STATED_IMAGES}")
-    assert answer.limits.endswith("The audit checked this: yes.")
+    assert answer.limits == LIMITS_OF_GIVEN
+    assert [condition.status for condition in answer.conditions] == [STATED_IMAGES.status, "confirmed"]
     assert (name_of(score),) == answer.rows  # the test of the reference is named only if it prevents a conclusion
     trained_references = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
     golden(verdict(trained_references, table).sentence, "sentence")

@@ -430,7 +430,7 @@ def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
         golden(finding.sentence, "finding.sentence")
         assert "training on an image makes" not in finding.sentence
         assert not set(certificate.steps) & set(certificate_of(audit, *MEMORISED).steps)
-        assert "run the actual audit (evaluation_split=train)." in certificate.steps[-1]
+        assert "run the actual audit (`evaluation_split=train`)." in certificate.steps[-1]
     golden(alarm.steps[0], "alarm.steps[0]")
     assert quiet.steps[0].startswith("Keep this page with that of the audit")
     golden(many_images.findings[0].sentence, "sentence")

@@ -25,14 +25,23 @@ from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.plain_words import HOLD_BACK
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE, NamedImages
-from tasks.audits.forgetting.sentences import DRAWN_CONTROL, GIVEN_CONTROL, LIMITS, SHARED_DRAW, TABLES, UNBOUND_TABLES
+from tasks.audits.forgetting.sentences import (
+    DRAWN_CONTROL,
+    GIVEN_CONTROL,
+    LIMITS,
+    ONE_POOL,
+    SAME_SOURCE,
+    SHARED_DRAW,
+    TABLES,
+    UNBOUND_TABLES,
+)
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.target_evidence import TargetEvidence
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
-from tasks.contract.verdict import Verdict
+from tasks.contract.verdict import COMMON_ANSWERS, Verdict
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 from tests.support.golden import Golden
@@ -88,7 +97,8 @@ def test_rule_decides_one_target_with_its_error_rate(golden: Golden, values: tup
     else:
         decisive = ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(result.rows)
-    assert result.limits == f"{LIMITS} {DRAWN_CONTROL}"
+    assert result.limits == LIMITS
+    assert result.conditions == (() if answer in COMMON_ANSWERS else (DRAWN_CONTROL,))
     assert answer in AUDIT.wording.answers
 
 
@@ -224,7 +234,10 @@ def test_control_images_of_others_limit_an_accusation(golden: Golden) -> None:
     assert f"{rate}." in drawn_result.sentence
     assert GIVEN_CONTROL in given_tables.limits
     assert GIVEN_CONTROL not in drawn_result.limits
-    assert GIVEN_CONTROL not in verdict_of(*target("D_C", *CLEARED), config=named_config).limits
+    assert given_tables.conditions == (SAME_SOURCE, ONE_POOL)
+    cleared = verdict_of(*target("D_C", *CLEARED), config=named_config)
+    assert GIVEN_CONTROL not in cleared.limits
+    assert cleared.conditions == (SAME_SOURCE,)
 
 
 def test_unbound_table_clears_no_target(golden: Golden) -> None:
@@ -238,7 +251,7 @@ def test_unbound_table_clears_no_target(golden: Golden) -> None:
     assert UNBOUND_TABLES in clean.limits
     bound = verdict_of(*target("table.csv", *CLEARED), config=bound_config)
     assert bound.answer == "forgotten"
-    golden(bound.limits, "bound.limits")
+    golden(bound.limits_in_full, "bound.limits")
     assert TABLES not in verdict_of(*target("D_C", *CLEARED)).limits
     assert (
         TABLES
@@ -347,6 +360,7 @@ def test_page_one_has_no_symbol(values: tuple[float, ...], other_values: tuple[t
     page = certificate_of(*rows)
     findings = [text for finding in page.findings for text in (finding.sentence, finding.target)]
     words = " ".join([page.examined, page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
+    words += " ".join(condition.text for condition in page.conditions)
     assert [name for name in PAGE_ONE_NEVER if name in words] == []
 
 
@@ -446,7 +460,7 @@ def test_error_of_a_known_share_is_stated(golden: Golden) -> None:
 
 def test_image_run_suggests_scores() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert certificate_of(config=images).steps == ("Also evaluate models on the data (question=scores).",)
+    assert certificate_of(config=images).steps == ("Also evaluate models on the data (`question=scores`).",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}

@@ -160,7 +160,7 @@ def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> Non
     )
     (first_step, second_step) = certificate(null, rows, control_answer).steps
     assert first_step.startswith("Keep this page")
-    assert second_step.endswith("(is_null=false).")
+    assert second_step.endswith("(`is_null=false`).")
 
 
 def test_without_a_tested_record_nothing_is_decided() -> None:

@@ -518,7 +518,8 @@ def test_model_without_references_is_not_assessable(golden: Golden, model: Path,
     assert run.verdict is not None
     golden(run.verdict.sentence, "verdict.sentence")
     config = small(AskedFile(ModelFile(str(model))), models=0)
-    page = certificate(config, run.table("summary"), run.verdict)
+    table = run.table("summary")
+    page = certificate(config, table, verdict(config, table))
     assert RULES.explain(config) == page.rule
     golden(page.steps[1], "page.steps[1]")
 

@@ -22,7 +22,7 @@ from tasks.audits.relational.plain_words import NOTICE_OF_NULL
 from tasks.audits.relational.presets import PRESETS, QUICKSTART
 from tasks.audits.relational.repeated_questions import GUESSED, Repeats
 from tasks.audits.relational.sentences import ADEQUATE
-from tasks.contract.certificate import require
+from tasks.contract.conditions import require
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Verdict
@@ -54,7 +54,8 @@ def test_large_m_is_memorised(golden: Golden) -> None:
     golden(answer.sentence)
     assert answer.rows == (("relational m", json.dumps(DECISIVE, sort_keys=True)),)
     # with one gold answer each, m is as published
-    assert answer.limits == f"{LIMITS} {require(SAME_SOURCE, 'the owner of the data')}"
+    assert answer.limits == LIMITS
+    assert answer.conditions == (require(SAME_SOURCE, "the owner of the data"),)
     assert answer.published == ""
 
 
@@ -313,7 +314,8 @@ def test_different_published_m_is_stated(golden: Golden) -> None:
     )
     answer = verdict_of(best_of_several)
     assert answer.answer == "memorised"
-    assert answer.limits == f"{LIMITS} {require(SAME_SOURCE, 'the owner of the data')}"
+    assert answer.limits == LIMITS
+    assert answer.conditions == (require(SAME_SOURCE, "the owner of the data"),)
     golden(answer.published)
 
 
@@ -427,7 +429,7 @@ def test_certificate_names_a_control_run(golden: Golden) -> None:
         assert answer == finding.answer
         golden(finding.sentence)
         assert certificate.steps[0].startswith(step)
-        assert "run the actual audit (relation=kept)." in certificate.steps[-1]
+        assert "run the actual audit (`relation=kept`)." in certificate.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)

@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.pairs.units import effect_row, units
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.questions import Panel
-from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.audits.unique_feature.summary import summary
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY

@@ -22,9 +22,9 @@ from tasks.audits.unique_feature.pairs.sentences import LIMITS, format_factor
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models import answer as single_models
-from tasks.audits.unique_feature.single_models.answer import PARTLY
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Rank
 from tasks.audits.unique_feature.single_models.plain_words import family_noun
+from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
@@ -276,7 +276,7 @@ def test_next_step_follows_from_answer_of_models(
 )
 def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setting: str) -> None:
     _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
-    assert page.steps[0].endswith(f"({setting}).")
+    assert page.steps[0].endswith(f"(`{setting}`).")
 
 
 def test_huge_factors_are_capped() -> None:

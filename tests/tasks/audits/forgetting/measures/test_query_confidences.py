@@ -223,7 +223,7 @@ def test_certificate_names_the_promised_key(golden: Golden) -> None:
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
     result = AUDIT.certify("Has it?", with_settings(SECRET, audited=RETURNED), pa.Table.from_pylist(rows, SUMMARY))
     assert result is not None
-    golden(result.beyond)
+    golden([result.beyond, *[condition.text for condition in result.conditions]])
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tasks.audits.unique_feature.measures.exact_ranks import (
     rows,
 )
 from tasks.audits.unique_feature.population import Relatives, inked_cells
+from tasks.audits.unique_feature.single_models.sentences import UNSEEN_BY_REFERENCES
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.measure import Tables
 from tasks.contract.summaries import Row
@@ -266,7 +267,7 @@ def test_memorised_glyph_is_first_of_all(files: dict[str, ModelFile], models: tu
     assert answer.answer == "memorised"
     assert "by its slopes, compared with 3 reference models, its place is" in answer.sentence
     assert "of all 4,457,400 glyphs" in answer.sentence
-    assert "reference models are of the same kind" in answer.limits
+    assert UNSEEN_BY_REFERENCES in answer.conditions
 
 
 def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:

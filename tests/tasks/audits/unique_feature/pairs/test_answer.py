@@ -272,7 +272,7 @@ def test_certificate_of_control_run_expects_no_finding(golden: Golden) -> None:
     answer = page.findings[0].sentence
     golden(answer, "said")
     golden(page.steps[0], "found.steps[0]")
-    assert "run the actual audit (burnt=null)." in page.steps[1]
+    assert "run the actual audit (`burnt=null`)." in page.steps[1]
 
 
 def test_effect_without_interval_is_reported(golden: Golden) -> None:

@@ -12,7 +12,7 @@ from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.measures.exact_ranks import REFERENCE_PART_RANK, REFERENCE_RANK
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.population import GLYPHS, LEVEL, Population
-from tasks.audits.unique_feature.single_models.answer import ANSWERING, PARTLY, thresholds
+from tasks.audits.unique_feature.single_models.answer import ANSWERING, thresholds
 from tasks.audits.unique_feature.single_models.evidence import (
     PanelEvidence,
     Push,
@@ -26,6 +26,7 @@ from tasks.audits.unique_feature.single_models.sentences import (
     GUESSED,
     LIMITS,
     NAMED_FEATURE,
+    PARTLY,
     REFERENCE_LIMITS,
     RESEMBLANCE,
     WEIGHT_LIMITS,
@@ -315,7 +316,8 @@ def test_rank_decides_for_a_single_model(golden: Golden, low: float, high: float
     assert outcome.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place_phrase}")
     golden(outcome.sentence)
     assert outcome.rows[0] == (RANK, "{}")
-    assert outcome.limits == f"{LIMITS} {config_for(Glyph()).describe_draw()} {RESEMBLANCE}"
+    assert outcome.limits == f"{LIMITS} {config_for(Glyph()).describe_draw()}"
+    assert outcome.conditions == ((RESEMBLANCE,) if answer == "memorised" else ())
     assert [metric for metric, _ in outcome.rows] == [RANK, PUSH, OTHERS]
 
 
@@ -377,7 +379,7 @@ def test_missing_models_decide_nothing(empty_table: pa.Table) -> None:
     answer = panel_verdict(empty_table)
     assert answer.answer == "undecided"
     assert answer.sentence == "Undecided: no model has been evaluated yet."
-    assert answer.limits == f"{LIMITS} {RESEMBLANCE}"
+    assert answer.limits == LIMITS
     assert answer.rows == tuple(index_rows(empty_table))[:1]
 
 

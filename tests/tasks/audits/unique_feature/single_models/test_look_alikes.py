@@ -20,8 +20,8 @@ from tasks.audits.unique_feature.population import (
     relatives,
 )
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.audits.unique_feature.single_models.answer import PARTLY
 from tasks.audits.unique_feature.single_models.look_alikes import RANK, look_alike_answers, rank_rows
+from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.contract.schemas import SUMMARY
 from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, burn, draw_member, look_alikes
 from tasks.datasets.features.kinds import Patch
