@@ -14,7 +14,8 @@ from tasks.audits.membership.measures.attacks import AUC, KINDS
 from tasks.audits.membership.measures.loss import BLIND
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import NO_CONCLUSION_YET, confirm, require
+from tasks.contract.certificate import NO_CONCLUSION_YET
+from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, p_in_words, read_setting, select_rows
 from tasks.contract.ties import most_tied, tie_rule
@@ -163,18 +164,16 @@ SAME_KIND = require(
 )
 
 
-def describe_limits(config: Membership, evidence: LossEvidence | None) -> str:
-    return " ".join([LIMITS, *_conditions(config, evidence)])
-
-
-def _conditions(config: Membership, evidence: LossEvidence | None) -> Iterator[str]:
-    """Yield the conditions of the answer: the audit's check of both sets, and what the owner must confirm."""
+def list_conditions(config: Membership, evidence: LossEvidence | None) -> Iterator[Condition]:
+    """Yield the audit's check of both sets, and the condition that the owner must confirm."""
     if evidence is not None:
-        yield confirm(
-            "without the model, the members cannot be distinguished from the non-members", evidence.are_sets_alike
-        )
-    assert isinstance(config.question, LossAttack)
-    if not isinstance(config.question.source, TrainedExample):
+        clause = "without the model, the members cannot be distinguished from the non-members"
+        yield confirm(clause, evidence.are_sets_alike)
+    question = config.question
+    assert isinstance(question, LossAttack)
+    if isinstance(question.source, TrainedExample):
+        yield ensure("the members and the non-members were drawn at random from one source")
+    else:
         yield SAME_KIND
 
 
@@ -187,7 +186,8 @@ LOSS = Answering[LossEvidence](
     rules=Rules(CASES, thresholds),
     read=read_loss_evidence,
     unread=lambda _config: "no record was scored.",
-    limits=describe_limits,
+    limits=lambda _config, _evidence: LIMITS,
+    conditions=list_conditions,
     describe=describe_loss,
     rows=lambda evidence: evidence.rows,
     explain=plain.explain_loss,
