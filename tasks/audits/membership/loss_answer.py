@@ -22,7 +22,7 @@ from tasks.contract.ties import most_tied, tie_rule
 from tasks.contract.verdict import DISTINGUISHABLE, NOT_ASSESSABLE
 from tasks.external.split_audit import BLIND_LEVEL
 
-REFERENCES = "engram audit MODEL MEMBERS OTHERS --references 64"
+REFERENCES = "`engram audit MODEL MEMBERS OTHERS --references 64`"
 
 
 @dataclass(frozen=True)
