@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hi
 
 import typer
 
-from orchestrator.cli import completion
+from orchestrator.cli import completion, short_help
 from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION, SEARCH, Option, read_options
 from orchestrator.store import DEFAULT_STORE, given_location
@@ -33,6 +33,7 @@ def _typer_option(name: str, option: Option) -> Any:
         envvar=option.variable,
         help=option.help,
         show_default=False,
+        rich_help_panel=short_help.RARE,
     )
 
 
@@ -112,6 +113,29 @@ NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who chose the 
 More = Annotated[
     int | None,
     typer.Option("--most", metavar="N", help="For a run that stops once it is decided: continue up to N pairs."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Start nothing: show the jobs, the results already stored, the expected time and the power."
+    ),
+]
+SubmitTo = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="URL",
+        help="Submit the run to the Ray cluster with this job server, http://HOST:8265, and return.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="With --on: print the run's output until it ends; exit with its code.",
+        rich_help_panel=short_help.RARE,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
@@ -198,12 +222,24 @@ class StoppingOptions:
     ] = None
     alpha: Annotated[
         float | None,
-        typer.Option(metavar="P", help="With --until decided: the maximum rate of false findings. [default: 0.05]"),
+        typer.Option(
+            metavar="P",
+            help="With --until decided: the maximum rate of false findings. [default: 0.05]",
+            rich_help_panel=short_help.RARE,
+        ),
     ] = None
     most: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --until decided: the maximum number of pairs. [default: as configured]"),
+        typer.Option(
+            metavar="N",
+            help="With --until decided: the maximum number of pairs. [default: as configured]",
+            rich_help_panel=short_help.RARE,
+        ),
     ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the values by option name. Options that were not given are None."""
+        return {f"--{field.name}": getattr(self, field.name) for field in fields(self)}
 
     def apply(self, spec: Spec) -> Spec:
         """Return the specification with the fields that make its audit stop early."""
@@ -231,7 +267,11 @@ class GateOptions:
     )
     junit: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the answers as JUnit XML, one test case per cell of a sweep."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the answers as JUnit XML, one test case per cell of a sweep.",
+            rich_help_panel=short_help.RARE,
+        ),
     ] = None
 
 
@@ -256,6 +296,9 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
                 continue
             groups[parameter.name] = (group, list(options))
             parameters += [option.replace(kind=parameter.kind) for option in options.values()]
+        if command_name in short_help.COMMANDS:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=short_help.HelpAll))
 
         @wraps(command)
         def run_command(**arguments: Any) -> R:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.options import (
     NO_GATE,
     GateOptions,
     Json,
-    OptionalRun,
     ShowImages,
     StoreOption,
     take_run_options,
@@ -21,7 +21,12 @@ from orchestrator.cli.terminal import emit, show
 
 @take_run_options()
 def report(
-    run: OptionalRun = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run. [default: the newest one]", autocompletion=completion.runs_and_actions
+        ),
+    ] = None,
     show_images: ShowImages = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_pdf: Annotated[
@@ -47,7 +52,8 @@ def report(
 
     The report is one file that works offline; its figures are also written as SVG files next to it. ENGRAM_BROWSER
     names the program for --pdf if it is not on PATH. Title, auditor, client and purpose are stored with the run and
-    appear at the top of its certificate, with space for a signature; "" removes an entry.
+    appear at the top of its certificate, with space for a signature; "" removes an entry. engram report sign and engram
+    report verify sign a page and check one.
     """
     from pathlib import Path
 

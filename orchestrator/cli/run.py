@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from json import dumps
+from typing import TYPE_CHECKING
 
+from orchestrator.cli.jobs import Submission, submit_run
 from orchestrator.cli.options import (
     NO_GATE,
     NO_OPTIONS,
     TO_THE_END,
     AuditOrFile,
     Commit,
+    DryRun,
     Fields,
     GateOptions,
     Json,
@@ -25,7 +29,9 @@ from orchestrator.cli.options import (
     RunOptions,
     StoppingOptions,
     StoreOption,
+    SubmitTo,
     Sweep,
+    Wait,
     command_line_spec,
     take_run_options,
 )
@@ -34,6 +40,9 @@ from orchestrator.cli.terminal import emit, paragraph, say, show, table
 from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
+
+if TYPE_CHECKING:
+    from orchestrator.spec.specification import Spec
 
 MAX_LISTED = 6  # maximum number of image set names to list
 PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
@@ -54,10 +63,15 @@ def plan(
 
     Starts nothing.
     """
+    _show_plan(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)), json)
+
+
+def _show_plan(spec: Spec, json: bool) -> None:
+    """Print the jobs, the expected time, the power and the warnings of a specification. Starts nothing."""
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
-    totals = preview(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)))
+    totals = preview(spec)
     if json:
         emit(totals)
         return
@@ -82,7 +96,10 @@ def run(
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
+    dry_run: DryRun = False,
     stopping: StoppingOptions = TO_THE_END,
+    submit_to: SubmitTo = None,
+    wait: Wait = False,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     gate: GateOptions = NO_GATE,
@@ -90,9 +107,63 @@ def run(
 ) -> int:
     """Run an audit to completion.
 
-    Stored results are reused. After an interruption of any kind, the same command continues where the run stopped.
-    Cells of a preset whose data are missing are skipped and listed; the same command runs them once the data exist.
+    With --dry-run, only shows the jobs, the expected time and the power. Stored results are reused. After an
+    interruption of any kind, the same command continues where the run stopped. Cells of a preset whose data are missing
+    are skipped and listed; the same command runs them once the data exist.
+
+    With --on, the driver runs on the cluster, so this machine may be switched off. The Python files of your own
+    networks are uploaded; data and the store must be reachable from every node. engram runs works on any machine that
+    can reach the store.
     """
+    if wait and submit_to is None:
+        raise SpecError("--wait is given without --on; add --on http://HOST:8265")
+    if dry_run:
+        spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
+        _check_answers(gate, spec)
+        _show_plan(spec, json)
+        return 0
+    if submit_to is not None:
+        submission = Submission(
+            audit_or_file, fields or [], preset, sweep or [], _cluster_options(options), stopping, gate.fail_on
+        )
+        if gate.junit is not None:
+            raise SpecError("--junit is given with --on; write the file once the run has ended: engram report --junit")
+        return submit_run(submission, submit_to, store, wait, json)
+    return _run_here(audit_or_file, fields, preset, sweep, stopping, store, options, gate, json)
+
+
+def _check_answers(gate: GateOptions, spec: Spec) -> None:
+    """Raise SpecError for an answer in --fail-on that the audit cannot give."""
+    from orchestrator.cli.gate import open_gate
+
+    open_gate(replace(gate, junit=None), spec.audit)
+
+
+def _cluster_options(options: RunOptions) -> RunOptions:
+    """Return the options for a run on a cluster, without those that its command sets.
+
+    Raises SpecError for an option that a submitted run cannot have.
+    """
+    for name in EXECUTION:
+        variable = EXECUTION[name].variable
+        is_given = options[name] is not None and options[name] != os.environ.get(variable or "")
+        if "submit" in EXECUTION[name].not_of and is_given:
+            raise SpecError(f"--{name} is given with --on; a submitted run uses the cluster that --on names")
+    return options.replace(**{name: None for name, option in EXECUTION.items() if "submit" in option.not_of})
+
+
+def _run_here(
+    audit_or_file: str,
+    fields: list[str] | None,
+    preset: str | None,
+    sweep: list[str] | None,
+    stopping: StoppingOptions,
+    store: str | None,
+    options: RunOptions,
+    gate: GateOptions,
+    json: bool,
+) -> int:
+    """Run an audit with a driver in this process and return the exit code."""
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching

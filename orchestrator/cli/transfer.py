@@ -1,4 +1,4 @@
-"""The commands that copy a store to another location."""
+"""The commands of `engram store`: copy it, check it, and remove what no run needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli import verify
+from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import command_store
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.quantities import format_count, format_size, printable
@@ -21,7 +22,7 @@ Origin = Annotated[
 Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is created if it does not exist.")]
 
 store_app = typer.Typer(
-    help="Copy a store to another location, for example a folder to a bucket.",
+    help="Copy, check or clean up a store.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -35,7 +36,7 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
     Each result and checkpoint is checked against its digest before it is copied, and each file is read back. Nothing
     is removed; a result is never replaced; a run's folder is replaced if FROM has the longer log. The same command
     continues an interrupted copy. Links in FROM are not followed. The exit code is 1 if damaged files, links or pipes
-    were skipped, each of which is listed; engram verify --store FROM sets damaged results aside.
+    were skipped, each of which is listed; engram store verify --store FROM sets damaged results aside.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -54,6 +55,46 @@ def sync(origin: Origin, target: Target, json: Json = False) -> int:
     with command_store(origin) as origin_store, command_store(target, create=True) as target_store:
         pair = origin_store, target_store, copy_store(origin_store, target_store)
         return _report([pair, (target_store, origin_store, copy_store(target_store, origin_store))], json)
+
+
+@store_app.command("gc")
+def gc(
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the files listed. Without this option nothing is removed.")
+    ] = False,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """List files in the store that no run needs; remove them with --delete.
+
+    These are results that no run of the store plans (for example after a run's folder was removed), checkpoints and
+    tracebacks of such jobs, damaged files that were set aside, and results that differed from one already stored. Runs
+    may continue at the same time.
+    """
+    from orchestrator.inspection.garbage import find_garbage
+    from orchestrator.quantities import format_size
+
+    with command_store(store) as opened_store:
+        garbage = find_garbage(opened_store)
+        if delete:
+            for file in garbage:
+                opened_store.remove(file.name)
+    kinds: dict[str, list[int]] = {}
+    for file in garbage:
+        kinds.setdefault(file.kind, []).append(file.size)
+    if json:
+        totals = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
+        emit({"deleted": delete, "files": [file.name for file in garbage], "kinds": totals})
+        return
+    for kind, sizes in kinds.items():
+        show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
+    outcome = "not needed by any run; engram store gc --delete removes them"
+    if delete:
+        outcome = "removed"
+    show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
+
+
+store_app.command("verify")(verify.verify_store)
 
 
 def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:

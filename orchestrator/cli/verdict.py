@@ -397,7 +397,11 @@ def comparison_shape(comparison: Comparison) -> dict[str, Any]:
 
 
 def display_comparison(comparison: Comparison) -> None:
-    """Print a comparison on stdout: names, differences, summaries, answers."""
+    """Print a comparison on stdout: names, differences, summaries, answers. One line if no summary row is shared."""
+    if comparison.shares_nothing:
+        (a, b), (audit_a, audit_b) = comparison.runs, comparison.audits
+        paragraph(f"nothing to compare: {a} ({audit_a}) and {b} ({audit_b}) have no metric in common")
+        return
     for letter, run, audit in zip("ab", comparison.runs, comparison.audits, strict=True):
         show(f"{letter}  {run} ({audit})")
     show("")

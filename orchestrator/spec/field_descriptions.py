@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, most_similar, required_fields, text
+from orchestrator.spec.short_names import find_paths
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import Ranged, describe_range
@@ -90,6 +91,16 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     for described in _fields(audit.config, config, audit, "", "", tag):
         fields[described.path] = described
     return fields
+
+
+def usual_fields(audit: Audit) -> dict[str, str]:
+    """Map the usual fields of an audit, as declared, to their paths. `Audit.usual` may contain short names."""
+    config = _example(audit.config, audit)
+    paths = {}
+    for name in audit.usual:
+        resolved, _ = find_paths(config, {name: None})
+        paths[name] = resolved[name]
+    return paths
 
 
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
