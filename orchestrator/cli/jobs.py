@@ -117,7 +117,7 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
     show(f"asked {state.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
-    say(f"to follow it: engram status {journal.run} --watch{store_option(store)}")
+    say(f"to follow it: engram runs status {journal.run} --watch{store_option(store)}")
 
 
 ServerOption = Annotated[

@@ -302,6 +302,7 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
 
         @wraps(command)
         def run_command(**arguments: Any) -> R:
+            arguments.pop("help_all", None)  # has been answered
             values = {}
             for name, (group, options) in groups.items():
                 values[name] = group(**{option: arguments.pop(option) for option in options})

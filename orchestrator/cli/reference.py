@@ -30,8 +30,8 @@ FORMER_NAMES = (
 )
 EXIT_CODES = {
     0: "done: every planned result was read and is intact",
-    1: "an error, or a pause: the message says what to fix; from a check of a store or a page, something is damaged; from a run, "
-    "its report could not be drawn",
+    1: "an error, or a pause: the message says what to fix; from a check of a store or a page, something is damaged; "
+    "from a run, its report could not be drawn",
     2: "bad usage or configuration",
     3: "finished, with failed jobs",
     4: "the answer is listed in `--fail-on`",

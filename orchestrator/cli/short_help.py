@@ -27,7 +27,6 @@ HelpAll = Annotated[
         "--help-all",
         help="Show all options and exit.",
         is_eager=True,
-        expose_value=False,
         callback=_show_all_help,
         show_default=False,
     ),
