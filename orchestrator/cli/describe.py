@@ -87,7 +87,7 @@ def show_audit(
         fields = list(described_fields.values())
     else:
         fields = field_descriptions.find_part(entry.audit, audit, part)
-    usual = field_descriptions.usual_fields(entry.audit)
+    usual = field_descriptions.usual_fields(entry.audit, described_fields)
     is_short = part is None and not everything and not json
     if is_preset:
         names: tuple[str, ...] | None = (str(part),)

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orchestrator.cli.gate import open_gate
 from orchestrator.cli.options import (
     NO_OPTIONS,
     TO_THE_END,
@@ -192,6 +191,7 @@ class Submission:
 
 def submit_run(submission: Submission, server: str | None, store: str | None, wait: bool, json: bool) -> int:
     """Submit a run to the job server of a Ray cluster and return the exit code: with `wait`, the one of the run."""
+    from orchestrator.cli.gate import open_gate
     from orchestrator.executors.submission import JobServer, factory_files
     from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
     from orchestrator.runs.driven import check_undriven

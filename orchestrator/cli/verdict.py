@@ -397,7 +397,10 @@ def comparison_shape(comparison: Comparison) -> dict[str, Any]:
 
 
 def display_comparison(comparison: Comparison) -> None:
-    """Print a comparison on stdout: names, differences, summaries, answers. One line if they answer different questions."""
+    """Print a comparison on stdout: names, differences, summaries, answers.
+
+    Prints one line if the runs answer different questions.
+    """
     if comparison.shares_nothing:
         (a, b), (audit_a, audit_b) = comparison.runs, comparison.audits
         paragraph(f"nothing to compare: {a} ({audit_a}) and {b} ({audit_b}) answer different questions")

@@ -93,12 +93,17 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     return fields
 
 
-def usual_fields(audit: Audit) -> dict[str, str]:
-    """Map the usual fields of an audit, as declared, to their paths. `Audit.usual` may contain short names."""
+def usual_fields(audit: Audit, fields: Mapping[str, DescribedField]) -> dict[str, str]:
+    """Map the usual fields of an audit, as declared, to their paths. `Audit.usual` may contain short names.
+
+    Raises SpecError if a name belongs to none of the audit's `fields`.
+    """
     config = _example(audit.config, audit)
     paths = {}
     for name in audit.usual:
         resolved, _ = find_paths(config, {name: None})
+        if resolved[name] not in fields:
+            raise SpecError(f"usual has {name!r}; it must contain fields of the audit")
         paths[name] = resolved[name]
     return paths
 

@@ -56,7 +56,7 @@ def test_run_names_the_search_of_its_trial(searched: FinishedSearch, tmp_path: P
         (fresh_trial, ", fresh seeds"),
     ):
         assert (
-            f"{description} of {search_copy.name}; for the search: engram status {search_copy.name}"
+            f"{description} of {search_copy.name}; for the search: engram runs status {search_copy.name}"
             in engram(search_copy)("status", row["run"]).stdout
         )
     run_status = engram(search_copy).json("status", fresh_trial["run"])
