@@ -88,7 +88,7 @@ def show_audit(
     else:
         fields = field_descriptions.find_part(entry.audit, audit, part)
     usual = field_descriptions.usual_fields(entry.audit, described_fields)
-    is_short = part is None and not everything and not json
+    is_short = bool(usual) and part is None and not everything and not json
     if is_preset:
         names: tuple[str, ...] | None = (str(part),)
     elif part is not None:
@@ -107,7 +107,7 @@ def show_audit(
     elif part is not None:
         _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
         _print([line for field in fields for line in _whole_field(field)])
-    elif is_short and usual:
+    elif is_short:
         _print(_summary(entry, usual, described_fields, presets))
     else:
         _print(_overview(entry, fields, presets))
