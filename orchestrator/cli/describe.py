@@ -76,41 +76,44 @@ def show_audit(
     if schema:
         _emit_schema(audit, part)
         return
-    from orchestrator.inspection.preview import described_presets
     from orchestrator.spec import field_descriptions
-    from orchestrator.store import is_there, open_store
 
     entry = audits.find(audit)
-    is_preset = part in entry.audit.presets
     described_fields = field_descriptions.describe_fields(entry.audit)
-    if part is None:
-        fields = list(described_fields.values())
-    else:
-        fields = field_descriptions.find_part(entry.audit, audit, part)
     usual = field_descriptions.usual_fields(entry.audit, described_fields)
-    is_short = bool(usual) and part is None and not everything and not json
-    if is_preset:
-        names: tuple[str, ...] | None = (str(part),)
-    elif part is not None:
-        names = None
-    elif is_short:
-        names = usual_presets(entry.audit)
-    else:
-        names = tuple(entry.audit.presets)
-    location = store_location(store)
-    opened_store = None
-    with suppress(StoreError):  # the store supplies measured times; without a store they are estimated
-        opened_store = open_store(location, create=False) if names is not None and is_there(location) else None
-    presets = [] if names is None else list(described_presets(entry, opened_store, names))
-    if json:
-        emit(_shape(entry, fields, presets, set(usual.values())))
-    elif part is not None:
+    if part is not None:
+        fields = field_descriptions.find_part(entry.audit, audit, part)
+        names = (part,) if part in entry.audit.presets else ()
+        presets = _describe_presets(entry, names, store)
+        if json:
+            emit(_shape(entry, fields, presets, set(usual.values())))
+            return
         _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
         _print([line for field in fields for line in _whole_field(field)])
-    elif is_short:
+    elif usual and not everything and not json:
+        presets = _describe_presets(entry, usual_presets(entry.audit), store)
         _print(_summary(entry, usual, described_fields, presets))
     else:
-        _print(_overview(entry, fields, presets))
+        fields = list(described_fields.values())
+        presets = _describe_presets(entry, tuple(entry.audit.presets), store)
+        if json:
+            emit(_shape(entry, fields, presets, set(usual.values())))
+        else:
+            _print(_overview(entry, fields, presets))
+
+
+def _describe_presets(entry: RegisteredAudit, names: tuple[str, ...], store: str | None) -> list[DescribedPreset]:
+    """Describe these presets. Their times are measured ones if there is a store, and estimated ones otherwise."""
+    from orchestrator.inspection.preview import described_presets
+    from orchestrator.store import is_there, open_store
+
+    location = store_location(store)
+    if not names:
+        return []
+    opened_store = None
+    with suppress(StoreError):
+        opened_store = open_store(location, create=False) if is_there(location) else None
+    return list(described_presets(entry, opened_store, names))
 
 
 def _refuse_without_audit(options: Mapping[str, bool]) -> None:

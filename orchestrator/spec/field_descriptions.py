@@ -111,8 +111,8 @@ def usual_fields(audit: Audit, fields: Mapping[str, DescribedField]) -> dict[str
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
     """Return a field and its nested fields, or the fields of the alternative with this tag.
 
-    Returns an empty list for a preset. `name` is the name of the audit. Raises SpecError, which suggests the nearest
-    name, if the audit has no such part.
+    A field may have its short name. Returns an empty list for a preset. `name` is the name of the audit. Raises
+    SpecError, which suggests the nearest name, if the audit has no such part.
     """
     fields = describe_fields(audit)
     choice = next((field.path for field in fields.values() if part in field.choices), None)
@@ -120,6 +120,10 @@ def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
         return find_fields(describe_fields(audit, part), choice, name)
     if part not in fields and part in audit.presets:
         return []
+    with suppress(SpecError):  # an ambiguous name is refused below, with the nearest path
+        paths, _ = find_paths(_example(audit.config, audit), {part: None})
+        if paths[part] in fields:
+            part = paths[part]
     return find_fields(fields, part, name, audit.presets)
 
 

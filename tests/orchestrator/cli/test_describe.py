@@ -36,6 +36,15 @@ def test_audit_shows_its_usual_presets_and_fields(engram: Here) -> None:
     assert "(with question=halves or canaries)" in " ".join(engram("show", "membership").stdout.split())
 
 
+def test_listed_names_of_fields_are_shown(engram: Here) -> None:
+    assert engram("show", "membership", "epochs").stdout.startswith("  training.epochs = 20\n")
+    assert engram("show", "unique_feature", "given.shape").stdout.startswith("  question.shape")
+    for audit in AUDITS:
+        text = engram("show", audit).stdout.partition("\nUsual fields")[2].partition("\nAnswers")[0]
+        for name in re.findall(r"^  ([\w.]+)", text, flags=re.M):
+            assert engram("show", audit, name).stdout
+
+
 def test_audit_without_usual_fields_shows_all(engram: Here) -> None:
     assert engram("show", "toys").stdout == engram("show", "toys", "--all").stdout
 
