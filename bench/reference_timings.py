@@ -1,4 +1,4 @@
-"""Measure the reference timings from which `engram plan` estimates jobs that have never run on a machine.
+"""Measure the reference timings from which `engram run --dry-run` estimates jobs that have never run on a machine.
 
     python -m bench.reference_timings [--only NAME ...] [--out orchestrator/pricing/reference_timings.json]
 

@@ -1,4 +1,4 @@
-"""The live page of an active run, which shows the numbers of `engram status --watch` to browsers on this machine.
+"""The live page of an active run, which shows the numbers of `engram runs status --watch` to browsers on this machine.
 
 The page refreshes without a script until the user stops it or the run has ended. Like a report, it shows none of the
 user's images. If an error message may quote private data, it shows only the error type.
@@ -56,7 +56,7 @@ class LivePages:
         self._lock = threading.Lock()  # only one thread may read a log at a time
 
     def newest(self) -> str:
-        """Return the name of the run with the latest event, as in `engram status`.
+        """Return the name of the run with the latest event, as in `engram runs status`.
 
         Raises SpecError if there are no runs.
         """

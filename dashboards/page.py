@@ -188,7 +188,7 @@ def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
     for key, task, error in run.status.failures[selection]:
         if run.withholds:
             yield Failure(
-                key, task, f"{_kind(error)}; `engram status {run.name}` prints the message", "", key in tolerated
+                key, task, f"{_kind(error)}; `engram runs status {run.name}` prints the message", "", key in tolerated
             )
         else:
             log = FailureLog.from_text(run.store.failure(key) or "")
@@ -292,7 +292,8 @@ def _notices(run_provenance: Provenance) -> Iterator[str]:
             parts.append(f"{len(run_provenance.ways) - STRATEGIES} more, listed under Environment")
         yield f"These results were computed in {len(run_provenance.ways)} ways: {'; '.join(parts)}."
     if run_provenance.unread:
-        yield f"{format_count(run_provenance.unread, 'stored result')} cannot be read; `engram verify` lists them."
+        unread = format_count(run_provenance.unread, "stored result")
+        yield f"{unread} cannot be read; `engram store verify` lists them."
 
 
 def _conflicts(conflicting: int) -> Iterator[str]:

@@ -220,7 +220,7 @@ def _commands(guide: Guide, answers: Mapping[str, str], file: str) -> Iterator[s
         yield f"engram probes {file} --out probes"
         yield f"engram run {file} {' '.join(table_settings(guide.situation, '...'))}"
     else:
-        yield f"engram plan {file}"
+        yield f"engram run {file} --dry-run"
         yield f"engram run {file}"
 
 

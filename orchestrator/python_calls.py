@@ -254,7 +254,7 @@ def plan(
 ) -> dict[str, Any]:
     """List the jobs of a run, the results already stored and the expected time for the rest. Nothing is started.
 
-    Takes the same arguments as `run` and returns the output of `engram plan --json`.
+    Takes the same arguments as `run` and returns the output of `engram run --dry-run --json`.
 
     Raises EngramError, or its subclass SpecError for invalid arguments.
     """

@@ -20,7 +20,7 @@ APART = 0.0002  # the seconds between neighbours
 AT_A_TIME = 20  # scripts, which slow one another down, as on a busy node
 BINARIES = {
     "engram": """#!/bin/bash
-if [ "$1" = status ]; then echo '{"jobs": {"stored": 7}}'; exit; fi
+if [ "$1 $2" = "runs status" ]; then echo '{"jobs": {"stored": 7}}'; exit; fi
 echo "toys-1: 13 jobs, 0 of them stored already" >&2
 trap 'echo "stopping: no new job is started" >&2; echo TERM >> "$PWD/signals"; sleep 0.2; exit 130' TERM
 echo > "$PWD/begun"

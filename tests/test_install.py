@@ -289,7 +289,7 @@ def test_wheel_alone_reads_a_store_and_names_extras(small_environment: Path, tmp
         return done.stdout if code == 0 else done.stderr
 
     assert "unique_feature" in run_command("-c", "import engram; print(*engram.audits())", command="python")
-    assert "Commands that run audits" in run_command("--help")
+    assert "Run an audit" in run_command("--help")
     assert run_command("--version", command="engram-audit") == f"engram {PROJECT['version']}\n"
     assert "quickstart" in run_command("show", "text")
     assert run in run_command("runs")

@@ -1,4 +1,4 @@
-"""`engram submit` sends a run to a cluster through Ray's job server, including the user's network."""
+"""`engram run --on URL` sends a run to a cluster through Ray's job server, including the user's network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.options import RunOptions
+from orchestrator.cli.jobs import Submission
+from orchestrator.cli.options import RunOptions, StoppingOptions
 from orchestrator.store import lease
 from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
@@ -52,9 +53,10 @@ def test_submitted_run_uses_users_network_and_is_followed(
     networks = tmp_path / "networks"
     networks.mkdir()
     (networks / "hospital.py").write_text(OWN)
+    address = server["RAY_API_SERVER_ADDRESS"]
     engram.env |= server
     engram.env["PYTHONPATH"] += f":{networks}"
-    run = engram.start("submit", *TINY, "--store", "store", "--wait")
+    run = engram.start("run", *TINY, "--store", "store", "--on", address, "--wait")
     output = "".join(run.communicate(timeout=HANGING))
     assert run.returncode == 0, output
     assert f"its results are stored in {tmp_path / 'store'}" in output
@@ -132,6 +134,17 @@ def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code:
     (line,) = ended.stderr.strip().splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cluster_runs_the_command_with_its_options() -> None:
+    options = RunOptions(tolerate=2, report=False)
+    stopping = StoppingOptions("decided", 0.1, None)
+    submission = Submission("toys", ["parts=2"], "few", ["first=0,1", "label=a,b"], options, stopping, "memorised")
+    assert submission.words("audit.yaml", "s3://bucket/x") == [
+        *("run", "audit.yaml", "parts=2", "--address", "auto", "--store", "s3://bucket/x", "--preset", "few"),
+        *("--until", "decided", "--alpha", "0.1", "--fail-on", "memorised"),
+        *("--sweep", "first=0,1", "--sweep", "label=a,b", "--tolerate", "2", "--no-report"),
+    ]
 
 
 def test_passwords_stay_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

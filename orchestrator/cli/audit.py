@@ -21,6 +21,7 @@ from orchestrator.cli.run import run_to_completion
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.model_audit import REFERENCES, ModelAndFolders
 from orchestrator.spec.specification import settings
+from orchestrator.store import store_location
 
 Words = Annotated[
     list[str] | None,
@@ -54,7 +55,7 @@ NetworkOption = Annotated[
 Example = Annotated[bool, typer.Option("--example", help="Audit a small model that is trained on embedded data first.")]
 
 
-@take_run_options("run")
+@take_run_options("audit")
 def audit(
     words: Words = None,
     size: Size = None,
@@ -71,6 +72,7 @@ def audit(
     Takes seconds, in this process. The loss of the model is compared on both sets, and a control without the model
     tests whether the sets differ by themselves. With --references, models are trained for comparison.
     """
+    store_location(store)  # refused before anything is read
     execution = options.settings()
     if references is None:
         execution = {"address": "none", **execution}

@@ -8,36 +8,77 @@ from functools import cache
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.cli import ask, audit, describe, inspect, jobs, pages, run, search, streams, transfer, verify
+from orchestrator.cli import (
+    ask,
+    audit,
+    debug,
+    describe,
+    inspect,
+    jobs,
+    listing,
+    pages,
+    run,
+    search,
+    short_help,
+    streams,
+    transfer,
+    verify,
+)
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError, missing_package
 
-# In the order in which users need them.
-GROUPS = {
-    "Commands that run audits": ("audit", "ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
-    "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
-    "Commands for the store and this machine": ("rerun", "verify", "sign", "gc", "store", "doctor", "new"),
+# One line per situation, as printed by `engram` without arguments.
+SITUATIONS = {
+    "audit a model": "engram audit MODEL MEMBERS OTHERS",
+    "audit a training": "engram run unique_feature --preset quickstart",
+    "audit outputs": "engram ask --have outputs",
+    "reproduce a paper": "engram show --papers",
+    "look at results": "engram report --open",
 }
 
 
 class Grouped(TyperGroup):
-    """Command group that lists the commands under headings in `engram --help`."""
+    """Command group that lists the commands under headings in `engram --help`.
+
+    A command with two words, such as `report sign`, belongs to the command with the first word.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options. Without any arguments, show a command for each situation instead."""
+        if not args and not ctx.resilient_parsing:
+            _show_situations()
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command for these words. The longest name wins."""
+        name = " ".join(args[:2])
+        if name in self.commands and len(args) > 1:
+            return name, self.commands[name], args[2:]
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's types, whose module depends on typer's version
-        width = formatter.width - 6 - max(map(len, self.commands))
-        for heading, names in GROUPS.items():
+        headings = visible_commands()
+        width = formatter.width - 6 - max(len(name) for names in headings.values() for name in names)
+        for heading, names in headings.items():
             with formatter.section(heading):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
+
+def _show_situations() -> None:
+    width = max(map(len, SITUATIONS))
+    for situation, line in SITUATIONS.items():
+        show(f"{situation:<{width}}  {line}")
+    say("engram --help lists all commands")
 
 
 app = typer.Typer(
     name="engram",
     cls=Grouped,
     help="Tests whether neural networks memorise their training data.",
-    no_args_is_help=True,
     rich_markup_mode=None,  # plain help is fast and looks the same in a file
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -118,33 +159,67 @@ def _ended_by(error: Exception) -> int:
     return 1
 
 
-COMMANDS: Mapping[str, Callable[..., Any]] = {
-    "audit": audit.audit,
-    "ask": ask.ask,
-    "list": inspect.list_audits,
-    "show": describe.show_audit,
-    "plan": run.plan,
-    "run": run.run,
-    "resume": run.resume,
-    "search": search.search,
-    "submit": jobs.submit,
-    "probes": run.probes,
-    "runs": inspect.runs,
-    "status": inspect.show_status,
-    "logs": jobs.logs,
-    "cancel": jobs.cancel,
-    "results": inspect.results,
-    "compare": pages.compare,
-    "report": pages.report,
-    "ui": inspect.ui,
-    "explain": inspect.explain,
-    "rerun": inspect.rerun,
-    "verify": verify.verify,
-    "sign": verify.sign,
-    "gc": inspect.gc,
-    "doctor": inspect.doctor,
+# Every command under its heading, in the order in which users need them. A command with two words is not listed in
+# `engram --help`, but in the help of its first word.
+COMMANDS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
+    "Run an audit": {
+        "audit": audit.audit,
+        "ask": ask.ask,
+        "show": describe.show_audit,
+        "run": run.run,
+        "resume": run.resume,
+        "search": search.search,
+        "probes": run.probes,
+    },
+    "Look at results": {
+        "runs": inspect.runs,
+        "runs status": inspect.show_status,
+        "runs logs": jobs.logs,
+        "runs cancel": jobs.cancel,
+        "results": inspect.results,
+        "compare": pages.compare,
+        "report": pages.report,
+        "report sign": verify.sign,
+        "report verify": verify.verify_page,
+        "ui": inspect.ui,
+    },
+    "Maintain stores and solve problems": {"store": transfer.store_app, "debug": debug.debug_app},
 }
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
-app.add_typer(ask.new_app, name="new")
-app.add_typer(transfer.store_app, name="store")
+# Former names, which are not listed but work as before until 1.0: what replaces them, and the command.
+ALIASES: Mapping[str, tuple[str, Callable[..., Any] | typer.Typer]] = {
+    "list": ("show", listing.list_audits),
+    "plan": ("run --dry-run", run.plan),
+    "submit": ("run --on URL", jobs.submit),
+    "status": ("runs status", inspect.show_status),
+    "logs": ("runs logs", jobs.logs),
+    "cancel": ("runs cancel", jobs.cancel),
+    "verify": ("store verify`, or `engram report verify PAGE", verify.verify),
+    "sign": ("report sign", verify.sign),
+    "gc": ("store gc", transfer.gc),
+    "explain": ("debug explain", debug.explain),
+    "rerun": ("debug rerun", debug.rerun),
+    "doctor": ("debug doctor", debug.doctor),
+    "new": ("debug new", ask.new_app),
+}
+
+
+def visible_commands() -> dict[str, list[str]]:
+    """Return the names that `engram --help` lists, by heading."""
+    return {heading: [name for name in commands if " " not in name] for heading, commands in COMMANDS.items()}
+
+
+def _register(name: str, registered: Callable[..., Any] | typer.Typer, hidden: bool = False) -> None:
+    if isinstance(registered, typer.Typer):
+        app.add_typer(registered, name=name, hidden=hidden)
+        return
+    kind = TyperCommand
+    if name in short_help.COMMANDS:
+        kind = short_help.ShortHelp
+    app.command(name, cls=kind, hidden=hidden)(registered)
+
+
+for _commands in COMMANDS.values():
+    for _name, _command in _commands.items():
+        _register(_name, _command)
+for _name, (_, _command) in ALIASES.items():
+    _register(_name, _command, hidden=True)

@@ -73,6 +73,17 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+def runs_and_actions(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the second words of the command, such as `sign` of `report sign`, and the runs in the store."""
+    group: Any = ctx.find_root().command
+    actions = []
+    for name in group.commands:
+        first, _, action = name.partition(" ")
+        if first == ctx.info_name and action:
+            actions.append(action)
+    return [*_beginning(actions, incomplete), *runs(ctx, incomplete)]
+
+
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.cli.listing import Papers, list_audits, list_papers, paper_presets, usual_presets
 from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.terminal import columns, emit, show
 from orchestrator.errors import SpecError, StoreError
@@ -25,8 +26,16 @@ if TYPE_CHECKING:
 COLUMNS = 80
 LONG = 150  # characters; longer lists of allowed values are shown only for a single field
 Audit = Annotated[
-    str,
-    typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
+    str | None,
+    typer.Argument(
+        metavar="[AUDIT]",
+        help="An audit's name. [default: list all audits]",
+        show_default=False,
+        autocompletion=completion.names,
+    ),
+]
+Everything = Annotated[
+    bool, typer.Option("--all", help="Show all presets and fields, and the rules of the answers.", show_default=False)
 ]
 JsonSchema = Annotated[
     bool, typer.Option("--schema", help="Print the JSON Schema of the audit's YAML files, for editors.")
@@ -42,40 +51,77 @@ PresetOrField = Annotated[
 
 
 def show_audit(
-    audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False, schema: JsonSchema = False
+    audit: Audit = None,
+    part: PresetOrField = None,
+    everything: Everything = False,
+    papers: Papers = False,
+    store: StoreOption = None,
+    json: Json = False,
+    schema: JsonSchema = False,
 ) -> None:
-    """Show the presets and fields of an audit, including allowed values, requirements and cost.
+    """List the audits, or show the settings of one.
 
-    To show the fields of an alternative, pass its name, such as documents for the audit text. This command does not run
+    Shows the presets with their requirements and cost, and the usual fields with their meaning. To see the details of a
+    preset, a field or an alternative (such as documents of the audit text), pass its name. This command does not run
     anything.
     """
+    from orchestrator.spec import audits
+
+    if audit is None:
+        _refuse_without_audit({"--all": everything, "--schema": schema})
+        list_audits(papers, json)
+        return
+    if papers and not json:
+        list_papers([audits.find(audit)])
+        return
     if schema:
         _emit_schema(audit, part)
         return
-    from orchestrator.inspection.preview import described_presets
-    from orchestrator.spec import audits, field_descriptions
-    from orchestrator.store import is_there, open_store
+    from orchestrator.spec import field_descriptions
 
     entry = audits.find(audit)
-    is_preset = part in entry.audit.presets
-    if part is None:
-        fields = list(field_descriptions.describe_fields(entry.audit).values())
-    else:
+    described_fields = field_descriptions.describe_fields(entry.audit)
+    usual = field_descriptions.usual_fields(entry.audit, described_fields)
+    if part is not None:
         fields = field_descriptions.find_part(entry.audit, audit, part)
-    names = () if part is None else (part,) if is_preset else None
-    location = store_location(store)
-    opened_store = None
-    with suppress(StoreError):  # the store supplies measured times; without a store they are estimated
-        opened_store = open_store(location, create=False) if names is not None and is_there(location) else None
-    presets = [] if names is None else list(described_presets(entry, opened_store, names))
-    if json:
-        emit(_shape(entry, fields, presets))
-        return
-    if part is None:
-        _print(_overview(entry, fields, presets))
-    else:
+        names = (part,) if part in entry.audit.presets else ()
+        presets = _describe_presets(entry, names, store)
+        if json:
+            emit(_shape(entry, fields, presets, set(usual.values())))
+            return
         _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
         _print([line for field in fields for line in _whole_field(field)])
+    elif usual and not everything and not json:
+        presets = _describe_presets(entry, usual_presets(entry.audit), store)
+        _print(_summary(entry, usual, described_fields, presets))
+    else:
+        fields = list(described_fields.values())
+        presets = _describe_presets(entry, tuple(entry.audit.presets), store)
+        if json:
+            emit(_shape(entry, fields, presets, set(usual.values())))
+        else:
+            _print(_overview(entry, fields, presets))
+
+
+def _describe_presets(entry: RegisteredAudit, names: tuple[str, ...], store: str | None) -> list[DescribedPreset]:
+    """Describe these presets. Their times are measured ones if there is a store, and estimated ones otherwise."""
+    from orchestrator.inspection.preview import described_presets
+    from orchestrator.store import is_there, open_store
+
+    location = store_location(store)
+    if not names:
+        return []
+    opened_store = None
+    with suppress(StoreError):
+        opened_store = open_store(location, create=False) if is_there(location) else None
+    return list(described_presets(entry, opened_store, names))
+
+
+def _refuse_without_audit(options: Mapping[str, bool]) -> None:
+    """Raise SpecError if one of these options is given, because no audit is."""
+    for name, is_given in options.items():
+        if is_given:
+            raise SpecError(f"{name} is given without an audit; name one: engram show AUDIT {name}")
 
 
 def _emit_schema(audit: str, part: str | None) -> None:
@@ -90,12 +136,14 @@ def _emit_schema(audit: str, part: str | None) -> None:
     emit(describe_specification(audit, audits.find(audit).audit))
 
 
-def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> dict[str, Any]:
+def _shape(
+    entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset], usual_paths: Set[str]
+) -> dict[str, Any]:
     return {
         "audit": entry.name,
         "question": entry.question,
         "rules": _rules(entry),
-        "fields": [vars(field) for field in fields],
+        "fields": [vars(field) | {"usual": field.path in usual_paths} for field in fields],
         "presets": [vars(preset) for preset in presets],
     }
 
@@ -116,6 +164,66 @@ def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
 def _print(lines: list[str]) -> None:
     if lines:
         show("\n".join(lines))
+
+
+def _summary(
+    entry: RegisteredAudit,
+    usual: Mapping[str, str],
+    fields: Mapping[str, DescribedField],
+    presets: list[DescribedPreset],
+) -> list[str]:
+    """Return the usual presets and fields of an audit, and its possible answers.
+
+    `usual` maps the fields, as they are typed, to their paths.
+    """
+    audit = entry.audit
+    lines = [*_wrap_text(f"{entry.name}: {entry.question}", ""), ""]
+    lines.append(_heading("Presets", len(presets), len(audit.presets)))
+    lines += [line for preset in presets for line in _preset(preset)]
+    lines += ["", f"{_heading('Usual fields', len(usual), len(fields))}, with their defaults"]
+    for name, path in usual.items():
+        lines += _usual_field(name, fields[path], fields.get(path.rpartition(".")[0]))
+    if audit.wording.rules is not None:
+        answers = list(dict.fromkeys(case.answer.lower() for case in audit.wording.rules.format_cases(audit.config())))
+        lines += ["", *_wrap_text(f"Answers: {', '.join(answers)}", "")]
+    name = entry.name
+    lines += ["", f"engram run {name} --preset {presets[0].name} --dry-run"] if presets else []
+    hints = {
+        f"engram show {name} NAME": "details of a preset, field or alternative",
+        f"engram show {name} --all": "all presets and fields, and the rules of the answers",
+    }
+    if paper_presets(audit):
+        hints[f"engram show {name} --papers"] = "the tables and figures of the paper"
+    width = max(map(len, hints))
+    for command, meaning in hints.items():
+        lines += _wrap_text(f"{command:<{width}}  {meaning}", "", " " * (width + 2))
+    return lines
+
+
+def _heading(noun: str, shown: int, total: int) -> str:
+    """Return the noun, with the numbers of shown and existing items if they differ."""
+    return noun if shown == total else f"{noun} ({shown} of {total})"
+
+
+def _usual_field(name: str, field: DescribedField, parent: DescribedField | None) -> Iterator[str]:
+    """Describe a field under the name that users type: its default, its meaning and its alternatives."""
+    from orchestrator.spec.field_descriptions import OURS
+
+    default = f" = {field.default}" if field.default not in ("", "required") else ""
+    yield from _wrap_text(f"{name}{default}{_condition(name, field, parent)}", "  ", "      ")
+    meaning = field.meaning.removeprefix(OURS)
+    yield from _wrap_text(meaning[:1].upper() + meaning[1:], "      ")
+    for tag, description in field.choices.items():
+        yield from _wrap_text(f"{tag}: {description}", "      ", "          ")
+
+
+def _condition(name: str, field: DescribedField, parent: DescribedField | None) -> str:
+    """Return the alternatives that have the field, unless all have it or its name selects one."""
+    kinds = field.of.split(", ")
+    is_selected = "." in name and name != field.path
+    if parent is None or is_selected or not field.of or set(kinds) >= set(parent.choices):
+        return ""
+    return f" (with {parent.path}={' or '.join(kinds)})"
 
 
 def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands that inspect audits, runs, results and the machine."""
+"""The commands that show runs and results."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.options import (
     NO_GATE,
-    Address,
     Experiment,
     GateOptions,
     Json,
@@ -18,72 +18,39 @@ from orchestrator.cli.options import (
     StoreOption,
     take_run_options,
 )
-from orchestrator.cli.store import command_store, one_line, output_file, store_option
-from orchestrator.cli.terminal import cell, emit, filled_columns, paragraph, say, show, stdout, summary, table
-from orchestrator.errors import EngramError
-from orchestrator.quantities import format_count, printable
-from orchestrator.store import store_location
-
-
-def list_audits(json: Json = False) -> None:
-    """List all audits, including the questions they answer and the available presets.
-
-    A preset with several cells runs as a sweep.
-    """
-    from orchestrator.planning.extras import extras_by_preset
-    from orchestrator.spec import audits
-    from tasks.contract.extras import install_command, missing
-
-    loaded = []
-    for name in audits.names():
-        try:
-            loaded.append(audits.find(name))
-        except EngramError as error:  # an error in a third-party package must not hide the built-in audits
-            say(f"engram: {one_line(error)}")
-    cells: dict[str, dict[str, int]] = {}
-    for entry in loaded:
-        cells[entry.name] = {preset: len(entry.audit.cells(preset)) for preset in entry.audit.presets}
-    rows = [{"name": entry.name, "question": entry.question} for entry in loaded]
-    extras = {entry.name: extras_by_preset(entry) for entry in loaded}
-    if json:
-        audit_descriptions = []
-        for row in rows:
-            packages = {}
-            for preset, required in extras[row["name"]].items():
-                packages[preset] = [extra.package for extra in required]
-            audit_descriptions.append(
-                row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages}
-            )
-        emit({"audits": audit_descriptions})
-        return
-
-    def preset_label(audit: str, preset: str, count: int) -> str:
-        notes = [f"{count} cells"] if count > 1 else []
-        notes += [f"needs {extra.package}" for extra in missing(extras[audit][preset])]
-        if notes:
-            return f"{preset} ({', '.join(notes)})"
-        return preset
-
-    def presets(audit: str) -> str:
-        return ", ".join(preset_label(audit, preset, count) for preset, count in cells[audit].items())
-
-    table([row | {"presets": presets(row["name"])} for row in rows])
-    absent = missing(
-        extra for audit_extras in extras.values() for required in audit_extras.values() for extra in required
-    )
-    if absent:
-        say(f"not installed: {', '.join(extra.package for extra in absent)}; {install_command(absent)}")
+from orchestrator.cli.store import command_store, output_file, store_option
+from orchestrator.cli.terminal import emit, filled_columns, say, show, summary, table
+from orchestrator.errors import SpecError
+from orchestrator.quantities import format_count
 
 
 def runs(
-    everything: Annotated[bool, typer.Option("--all", help="Also list the trials of searches.")] = False,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run, whose state is shown. [default: list all runs]",
+            autocompletion=completion.runs_and_actions,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include the trials of searches.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """List the runs in a store with their states, answers and jobs.
+    """List the runs of the store, or show the state of one run.
 
-    Each search appears as one line. To list its trials as well, use --all or --json.
+    Lists each run with its state, answer and jobs. Each search appears as one line. To list its trials as well, use
+    --all or --json. To follow a run, use engram runs status --watch. See also engram runs logs and engram runs cancel.
     """
+    if run is None:
+        _list_runs(everything, store, json)
+        return
+    if everything:
+        raise SpecError(f"--all is given with the run {run}; it applies to the list of all runs: leave out one")
+    show_status(run, store=store, json=json)
+
+
+def _list_runs(everything: bool, store: str | None, json: bool) -> None:
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
 
@@ -151,7 +118,8 @@ def show_status(
     for line in (verdict.status_line(current), *current.left_out, *current.accepted, *verdict.ray_lines(current)):
         show(line)
     for search in searches:
-        show(f"{search.words} of {search.search}; for the search: engram status {search.search}{store_option(store)}")
+        command = f"engram runs status {search.search}{store_option(store)}"
+        show(f"{search.words} of {search.search}; for the search: {command}")
     if current.search is not None and current.search.answer is not None:
         verdict.display_recommendation(current.search.answer)
     verdict.failures(current.failures)
@@ -201,131 +169,6 @@ def results(
     else:
         table(rows, [name for name in result.table.schema.names if name not in result.redundant_columns])
     return code
-
-
-def explain(
-    run_or_key: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)],
-    store: StoreOption = None,
-    json: Json = False,
-) -> None:
-    """Explain why a run or a result was reused or not."""
-    from orchestrator.cli import verdict
-    from orchestrator.inspection import explain
-
-    with command_store(store) as opened_store:
-        name = explain.find_run_or_key(opened_store, run_or_key)
-        if isinstance(name, str):
-            answer = explain.key(opened_store, name)
-        else:
-            answer = explain.run(name, opened_store)
-    if json:
-        emit(answer)
-    elif "tasks" in answer:
-        table(answer["tasks"])
-        for line in answer["code"]:
-            paragraph(line)
-    else:
-        for line in verdict.lines(answer):
-            show(line)
-
-
-def rerun(
-    key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
-    pdb: Annotated[bool, typer.Option("--pdb", help="Start the debugger if the job raises an error.")] = False,
-    store: StoreOption = None,
-    json: Json = False,
-) -> int:
-    """Run a single job in this process, optionally under a debugger.
-
-    Compares the result with the stored one and does not write any files.
-    """
-    import traceback
-
-    from orchestrator.inspection import explain
-    from orchestrator.inspection.explain import rerun as rerun_job
-
-    with command_store(store) as opened_store:
-        name = explain.resolve_key(opened_store, key)
-        try:
-            answer = rerun_job(opened_store, name)
-        except EngramError:
-            raise
-        except Exception as error:
-            traceback.print_exception(error)  # this command exists to show the traceback
-            if pdb:
-                import pdb as debugger
-
-                debugger.post_mortem(error.__traceback__)
-            return 1
-    if json:
-        emit(answer)
-    else:
-        comparison_texts = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
-        differences = []
-        for column in answer["differs"]:
-            differences.append(", ".join(f"{name} {cell(value)}" for name, value in column.items()))
-        unequal = f"different from the stored result: {'; '.join(differences)}"
-        result = comparison_texts.get(answer["same"], unequal)
-        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {result}")
-    return 1 if answer["same"] is False else 0
-
-
-def gc(
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Remove the listed files. By default, they are only listed.")
-    ] = False,
-    store: StoreOption = None,
-    json: Json = False,
-) -> None:
-    """List files in the store that no run needs. To remove them, use --delete.
-
-    This includes results that no run in the store plans (for example because you removed the folder of a run),
-    checkpoints and tracebacks of such jobs, damaged files that were set aside, and results that differed from a stored
-    one. You can use this command while runs are in progress.
-    """
-    from orchestrator.inspection.garbage import find_garbage
-    from orchestrator.quantities import format_size
-
-    with command_store(store) as opened_store:
-        garbage = find_garbage(opened_store)
-        if delete:
-            for file in garbage:
-                opened_store.remove(file.name)
-    kinds: dict[str, list[int]] = {}
-    for file in garbage:
-        kinds.setdefault(file.kind, []).append(file.size)
-    if json:
-        totals = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
-        emit({"deleted": delete, "files": [file.name for file in garbage], "kinds": totals})
-        return
-    for kind, sizes in kinds.items():
-        show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
-    outcome = "not needed by any run; to remove them, use engram gc --delete"
-    if delete:
-        outcome = "removed"
-    show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
-
-
-def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
-    """Check whether this machine can run audits.
-
-    Checks versions, the GPU, Ray and its ports, the store, MLflow and the data sets, and suggests how to fix each
-    problem.
-    """
-    from orchestrator.doctor import examine
-
-    checks = []
-    console = stdout()
-    for check in examine(store_location(store), address):
-        checks.append(check)
-        if not json:
-            mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
-            console.print(f"{mark:<4}", style=style, end="")
-            console.print(printable(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else "")))
-    is_healthy = all(check.ok is not False for check in checks)
-    if json:
-        emit({"ok": is_healthy, "checks": [vars(check) for check in checks]})
-    return 0 if is_healthy else 1
 
 
 def ui(

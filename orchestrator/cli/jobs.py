@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -12,12 +13,15 @@ import typer
 
 from orchestrator.cli.options import (
     NO_OPTIONS,
+    TO_THE_END,
     AuditOrFile,
     Fields,
+    GateOptions,
     Json,
     Preset,
     Run,
     RunOptions,
+    StoppingOptions,
     StoreOption,
     Sweep,
     command_line_spec,
@@ -31,6 +35,7 @@ from orchestrator.store import given_location, is_there, open_store
 
 if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
+    from orchestrator.spec.specification import Spec
 
 
 def logs(
@@ -64,7 +69,7 @@ def logs(
 
 
 def _show_job(job: JobLog, store: str | None, json: bool) -> None:
-    command = f"engram rerun {job.key[:12]} --pdb{store_option(store)}"
+    command = f"engram debug rerun {job.key[:12]} --pdb{store_option(store)}"
     if json:
         emit(vars(job) | {"rerun": command})
         return
@@ -113,7 +118,7 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
     show(f"asked {state.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
-    say(f"to follow the run: engram status {journal.run} --watch{store_option(store)}")
+    say(f"to follow the run: engram runs status {journal.run} --watch{store_option(store)}")
 
 
 ServerOption = Annotated[
@@ -131,7 +136,9 @@ SharedStore = Annotated[
         "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that all nodes can access."
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the run, print its output and exit with its exit code.")]
+WaitForOutput = Annotated[
+    bool, typer.Option("--wait", help="Wait for the run, print its output and exit with its exit code.")
+]
 
 
 @take_run_options("submit")
@@ -142,7 +149,7 @@ def submit(
     sweep: Sweep = None,
     server: ServerOption = None,
     store: SharedStore = None,
-    wait: Wait = False,
+    wait: WaitForOutput = False,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
@@ -152,13 +159,51 @@ def submit(
     networks. Data and the store must be accessible from every node. You can use status, logs and cancel on any machine
     that can access the store.
     """
+    submission = Submission(audit_or_file, fields or [], preset, sweep or [], options)
+    return submit_run(submission, server, store, wait, json)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The run that a command line submits."""
+
+    audit_or_file: str
+    fields: list[str]
+    preset: str | None
+    sweep: list[str]
+    options: RunOptions
+    stopping: StoppingOptions = TO_THE_END
+    fail_on: str | None = None
+
+    def spec(self, store: str | None) -> Spec:
+        """Return the specification of the run."""
+        return self.stopping.apply(
+            command_line_spec(self.audit_or_file, self.fields, self.preset, self.sweep, store, self.options)
+        )
+
+    def words(self, audit_or_file: str, location: str) -> list[str]:
+        """Return the words of the command that the cluster runs."""
+        words = ["run", audit_or_file, *self.fields, "--address", "auto", "--store", location]
+        single_options = {"--preset": self.preset, **self.stopping.given(), "--fail-on": self.fail_on}
+        for name, value in single_options.items():
+            if value is not None:
+                words += [name, str(value)]
+        for axis in self.sweep:
+            words += ["--sweep", axis]
+        return [*words, *self.options.words()]
+
+
+def submit_run(submission: Submission, server: str | None, store: str | None, wait: bool, json: bool) -> int:
+    """Submit a run to the job server of a Ray cluster and return the exit code: with `wait`, the one of the run."""
+    from orchestrator.cli.gate import open_gate
     from orchestrator.executors.submission import JobServer, factory_files
     from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
     from orchestrator.runs.driven import check_undriven
     from orchestrator.spec.resolve import is_file, resolve_cells
 
-    options = _withhold_password(options)
-    spec = command_line_spec(audit_or_file, fields, preset, sweep, store, options)
+    submission = replace(submission, options=_withhold_password(submission.options))
+    spec = submission.spec(store)
+    audit_or_file = submission.audit_or_file
     if _has_password(spec.execution.get("mlflow")):
         raise SpecError(
             f"{audit_or_file} names a tracking store with a password, which every user of the cluster could read; "
@@ -171,28 +216,26 @@ def submit(
     if idle_fields:
         say(describe_idle_fields(idle_fields, spec))
     cells = resolve_cells(spec)
+    open_gate(GateOptions(submission.fail_on), cells[0].audit)  # refused here rather than on the cluster
     files = factory_files(cell.config for cell in cells)
-    if options["prices"] is not None:
-        files["prices.yaml"] = path_of("--prices", options["prices"])
-        options = options.replace(prices="prices.yaml")
+    prices = submission.options["prices"]
+    if prices is not None:
+        files["prices.yaml"] = path_of("--prices", prices)
+        submission = replace(submission, options=submission.options.replace(prices="prices.yaml"))
     if is_file(audit_or_file):
         files["audit.yaml"] = Path(audit_or_file)
         audit_or_file = "audit.yaml"
-    arguments = ["run", audit_or_file, *(fields or ()), "--address", "auto", "--store", location]
-    if preset is not None:
-        arguments += ["--preset", preset]
-    arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
-    if not options["again"]:
+    if not submission.options["again"]:
         with suppress(StoreError):  # this machine may be unable to reach the store
             if is_there(location):
                 check_undriven(cells, open_store(location, create=False))
     cluster = JobServer(server)
-    name, state = cluster.submit([*arguments, *options.words()], files, location)
+    name, state = cluster.submit(submission.words(audit_or_file, location), files, location)
     if json:
         emit({"submission": name, "address": server, "state": state, "store": location})
     else:
         show(f"{name} is {state.lower()} at {server}; its results are stored in {location}")
-        say(f"to follow the run: engram status --watch --store {location}; to see its output: ray job logs {name}")
+        say(f"to follow the run: engram runs status --watch --store {location}; to see its output: ray job logs {name}")
     return cluster.wait(name, say) if wait else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hi
 
 import typer
 
-from orchestrator.cli import completion
+from orchestrator.cli import completion, short_help
 from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION, SEARCH, Option, read_options
 from orchestrator.store import DEFAULT_STORE, given_location
@@ -33,6 +33,7 @@ def _typer_option(name: str, option: Option) -> Any:
         envvar=option.variable,
         help=option.help,
         show_default=False,
+        rich_help_panel=short_help.RARE,
     )
 
 
@@ -113,6 +114,29 @@ NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who chose the 
 More = Annotated[
     int | None,
     typer.Option("--most", metavar="N", help="If the run stops once it is decided, continue with up to N pairs."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Start nothing: show the jobs, the results already stored, the expected time and the power."
+    ),
+]
+SubmitTo = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="URL",
+        help="Submit the run to the Ray cluster with this job server, http://HOST:8265, and return.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="With --on: print the run's output until it ends; exit with its code.",
+        rich_help_panel=short_help.RARE,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
@@ -200,12 +224,24 @@ class StoppingOptions:
     ] = None
     alpha: Annotated[
         float | None,
-        typer.Option(metavar="P", help="The maximum rate of false findings with --until decided. [default: 0.05]"),
+        typer.Option(
+            metavar="P",
+            help="The maximum rate of false findings with --until decided. [default: 0.05]",
+            rich_help_panel=short_help.RARE,
+        ),
     ] = None
     most: Annotated[
         int | None,
-        typer.Option(metavar="N", help="The maximum number of pairs with --until decided. [default: as configured]"),
+        typer.Option(
+            metavar="N",
+            help="The maximum number of pairs with --until decided. [default: as configured]",
+            rich_help_panel=short_help.RARE,
+        ),
     ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the values by option name. Options that were not given are None."""
+        return {f"--{field.name}": getattr(self, field.name) for field in fields(self)}
 
     def apply(self, spec: Spec) -> Spec:
         """Return the specification with the fields that make its audit stop early."""
@@ -234,7 +270,9 @@ class GateOptions:
     junit: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write the answers to a JUnit XML file, with one test case per cell of a sweep."
+            metavar="FILE",
+            help="Write the answers to a JUnit XML file, with one test case per cell of a sweep.",
+            rich_help_panel=short_help.RARE,
         ),
     ] = None
 
@@ -260,9 +298,13 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
                 continue
             groups[parameter.name] = (group, list(options))
             parameters += [option.replace(kind=parameter.kind) for option in options.values()]
+        if command_name in short_help.COMMANDS:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=short_help.HelpAll))
 
         @wraps(command)
         def run_command(**arguments: Any) -> R:
+            arguments.pop("help_all", None)  # has been answered
             values = {}
             for name, (group, options) in groups.items():
                 values[name] = group(**{option: arguments.pop(option) for option in options})

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.options import (
     NO_GATE,
     GateOptions,
     Json,
-    OptionalRun,
     ShowImages,
     StoreOption,
     take_run_options,
@@ -21,7 +21,12 @@ from orchestrator.cli.terminal import emit, show
 
 @take_run_options()
 def report(
-    run: OptionalRun = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run. [default: the newest one]", autocompletion=completion.runs_and_actions
+        ),
+    ] = None,
     show_images: ShowImages = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_pdf: Annotated[
@@ -47,7 +52,8 @@ def report(
 
     The report is a single file that works offline. Engram also saves its figures as SVG files in the same folder. If
     the browser for --pdf is not on PATH, set ENGRAM_BROWSER. Title, auditor, client and purpose are stored with the run
-    and appear at the top of the certificate, with space for a signature. To remove an entry, pass "".
+    and appear at the top of the certificate, with space for a signature. To remove an entry, pass "". To sign a page or
+    check it, use engram report sign and engram report verify.
     """
     from pathlib import Path
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from json import dumps
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.jobs import Submission, submit_run
 from orchestrator.cli.options import (
     NO_GATE,
     NO_OPTIONS,
     TO_THE_END,
     AuditOrFile,
     Commit,
+    DryRun,
     Fields,
     GateOptions,
     Json,
@@ -27,7 +30,9 @@ from orchestrator.cli.options import (
     RunOptions,
     StoppingOptions,
     StoreOption,
+    SubmitTo,
     Sweep,
+    Wait,
     command_line_spec,
     take_run_options,
 )
@@ -59,10 +64,15 @@ def plan(
 
     This command does not start the run.
     """
+    _show_plan(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)), json)
+
+
+def _show_plan(spec: Spec, json: bool) -> None:
+    """Print the jobs, the expected time, the power and the warnings of a specification. Starts nothing."""
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
-    totals = preview(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)))
+    totals = preview(spec)
     if json:
         emit(totals)
         return
@@ -87,7 +97,10 @@ def run(
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
+    dry_run: DryRun = False,
     stopping: StoppingOptions = TO_THE_END,
+    submit_to: SubmitTo = None,
+    wait: Wait = False,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     gate: GateOptions = NO_GATE,
@@ -97,17 +110,56 @@ def run(
 
     Engram reuses stored results. If the run is interrupted for any reason, repeat the command to continue where it
     stopped. If the data for a cell of a preset are missing, Engram lists the cell and skips it. To run it later, add
-    the data and repeat the command.
+    the data and repeat the command. To see only the jobs, the expected time and the power, use --dry-run.
+
+    With --on, the driver runs on the cluster, so you can switch off your own machine. Engram uploads the Python files
+    of your networks. Data and the store must be accessible from every node. You can use engram runs on any machine that
+    can access the store.
     """
+    if wait and submit_to is None:
+        raise SpecError("--wait is given without --on; add --on http://HOST:8265")
+    if dry_run:
+        spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
+        _check_answers(gate, spec)
+        _show_plan(spec, json)
+        return 0
+    if submit_to is not None:
+        submission = Submission(
+            audit_or_file, fields or [], preset, sweep or [], _cluster_options(options), stopping, gate.fail_on
+        )
+        if gate.junit is not None:
+            raise SpecError("--junit is given with --on; write the file once the run has ended: engram report --junit")
+        return submit_run(submission, submit_to, store, wait, json)
     return run_to_completion(
-        lambda: stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)),
-        gate,
-        json,
+        lambda: stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)), gate, json
     )
 
 
+def _check_answers(gate: GateOptions, spec: Spec) -> None:
+    """Raise SpecError for an answer in --fail-on that the audit cannot give."""
+    from orchestrator.cli.gate import open_gate
+
+    open_gate(replace(gate, junit=None), spec.audit)
+
+
+def _cluster_options(options: RunOptions) -> RunOptions:
+    """Return the options for a run on a cluster, without those that its command sets.
+
+    Raises SpecError for an option that a submitted run cannot have.
+    """
+    for name in EXECUTION:
+        variable = EXECUTION[name].variable
+        is_given = options[name] is not None and options[name] != os.environ.get(variable or "")
+        if "submit" in EXECUTION[name].not_of and is_given:
+            raise SpecError(f"--{name} is given with --on; a submitted run uses the cluster that --on names")
+    return options.replace(**{name: None for name, option in EXECUTION.items() if "submit" in option.not_of})
+
+
 def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_step: str = "") -> int:
-    """Run a specification, print its answer and return the exit code. `next_step` is a line below the answer."""
+    """Run a specification with a driver in this process and return the exit code.
+
+    `next_step` is a line below the answer.
+    """
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.cli.progress import watching

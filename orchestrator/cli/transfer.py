@@ -1,4 +1,4 @@
-"""The commands that copy a store to another location."""
+"""The commands of `engram store`: copy it, check it, and remove what no run needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli import verify
+from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import command_store
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.quantities import format_count, format_size, printable
@@ -21,7 +22,7 @@ Origin = Annotated[
 Target = Annotated[str, typer.Argument(metavar="TO", help="Another store. It is created if it does not exist.")]
 
 store_app = typer.Typer(
-    help="Copy a store to another location, for example a folder to a bucket.",
+    help="Copy, check or clean up a store.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -35,8 +36,8 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
     Engram checks each result and checkpoint against its digest before it copies the file, and reads every file back. It
     never removes files or replaces results. It replaces the folder of a run if FROM has the longer log. If the copy is
     interrupted, repeat the command to continue. Engram does not follow links in FROM. If it finds damaged files, links
-    or pipes, it lists and skips them, and the exit code is 1. To set damaged results aside, use engram verify --store
-    FROM.
+    or pipes, it lists and skips them, and the exit code is 1. To set damaged results aside, use engram store verify
+    --store FROM.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -55,6 +56,46 @@ def sync(origin: Origin, target: Target, json: Json = False) -> int:
     with command_store(origin) as origin_store, command_store(target, create=True) as target_store:
         pair = origin_store, target_store, copy_store(origin_store, target_store)
         return _report([pair, (target_store, origin_store, copy_store(target_store, origin_store))], json)
+
+
+@store_app.command("gc")
+def gc(
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the listed files. By default, they are only listed.")
+    ] = False,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """List files in the store that no run needs. To remove them, use --delete.
+
+    This includes results that no run in the store plans (for example because you removed the folder of a run),
+    checkpoints and tracebacks of such jobs, damaged files that were set aside, and results that differed from a stored
+    one. You can use this command while runs are in progress.
+    """
+    from orchestrator.inspection.garbage import find_garbage
+    from orchestrator.quantities import format_size
+
+    with command_store(store) as opened_store:
+        garbage = find_garbage(opened_store)
+        if delete:
+            for file in garbage:
+                opened_store.remove(file.name)
+    kinds: dict[str, list[int]] = {}
+    for file in garbage:
+        kinds.setdefault(file.kind, []).append(file.size)
+    if json:
+        totals = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
+        emit({"deleted": delete, "files": [file.name for file in garbage], "kinds": totals})
+        return
+    for kind, sizes in kinds.items():
+        show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
+    outcome = "not needed by any run; to remove them, use engram store gc --delete"
+    if delete:
+        outcome = "removed"
+    show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
+
+
+store_app.command("verify")(verify.verify_store)
 
 
 def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:

@@ -202,7 +202,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
-        say(f"to see the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
+        say(f"to see the traceback and output of the first: engram runs logs {next(iter(alike.values()))[0][:12]}")
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
@@ -400,7 +400,14 @@ def comparison_shape(comparison: Comparison) -> dict[str, Any]:
 
 
 def display_comparison(comparison: Comparison) -> None:
-    """Print a comparison on stdout: names, differences, summaries, answers."""
+    """Print a comparison on stdout: names, differences, summaries, answers.
+
+    Prints one line if the runs answer different questions.
+    """
+    if comparison.shares_nothing:
+        (a, b), (audit_a, audit_b) = comparison.runs, comparison.audits
+        paragraph(f"nothing to compare: {a} ({audit_a}) and {b} ({audit_b}) answer different questions")
+        return
     for letter, run, audit in zip("ab", comparison.runs, comparison.audits, strict=True):
         show(f"{letter}  {run} ({audit})")
     show("")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import command_store, path_of
 from orchestrator.cli.terminal import emit, say, show, stdout
@@ -22,49 +23,60 @@ if TYPE_CHECKING:
 STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
 
 
-def verify(
+Page = Annotated[
+    str,
+    typer.Argument(
+        metavar="PAGE|RUN",
+        help="A report page, such as report.html, or a run.",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
+]
+OptionalPage = Annotated[
+    str | None,
+    typer.Argument(metavar="PAGE", help="A report page, such as report.html, or a run.", show_default=False),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", metavar="PATH", help="The path of a model, file or data set that the page depends on."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Also exit with code 1 if part of a page could not be checked.")]
+PublicKey = Annotated[
+    str | None, typer.Option("--key", metavar="KEY.pub", help="The SSH key that must have signed the page.")
+]
+
+
+def verify_page(
     context: typer.Context,
-    page: Annotated[
-        str | None,
-        typer.Argument(metavar="PAGE", help="A report page, such as report.html, or a run.", show_default=False),
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="The path of a model, file or data set that the page depends on."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Also exit with code 1 if part of a page could not be checked.")
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY.pub", help="The SSH key that must have signed the page."),
-    ] = None,
+    page: Page,
+    file: Files = None,
+    strict: Strict = False,
+    key: PublicKey = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Check all stored tables against their digests, or a report page and its sources against the seal.
+    """Check a report page and its sources against its seal.
 
-    Engram moves damaged results to quarantine and computes them again when you resume their run. To check a page, it
-    reads the tables from the first store that contains the run: the store that you pass with --store, the store that
-    contains the page, or the default store. It then generates the page again from that store and compares the two. This
-    command works offline.
+    Engram reads the tables from the first store that contains the run: the store that you pass with --store, the store
+    that contains the page, or the default store. It then generates the page again from that store and compares the two.
+    This command works offline.
     """
-    if page is not None:
-        store_flag = None
-        if _is_flag(context, "store"):
-            store_flag = store
-        if key is None:
-            public = None
-        else:
-            public = path_of("--key", key)
-        path = _find_page(page, store)
-        return _verify_page(path, file or [], public, store_flag, store_location(store), json, strict)
+    store_flag = None
+    if _is_flag(context, "store"):
+        store_flag = store
+    public = None
     if key is not None:
-        raise SpecError("--key requires a page, as in engram verify report.html --key KEY.pub")
-    if strict:
-        raise SpecError("--strict requires a page; in a store, every result is always checked")
-    if file:
-        raise SpecError("--file requires a page, as in engram verify report.html --file ...")
+        public = path_of("--key", key)
+    path = _find_page(page, store)
+    return _check_page(path, file or [], public, store_flag, store_location(store), json, strict)
+
+
+def verify_store(store: StoreOption = None, json: Json = False) -> int:
+    """Check every stored table against its digest.
+
+    Engram moves damaged results to quarantine and computes them again when you resume their run. This command works
+    offline.
+    """
     with command_store(store) as opened_store:
         keys = sorted(opened_store.keys())
         damaged = list(opened_store.verify(keys))
@@ -75,6 +87,30 @@ def verify(
     else:
         show(f"{len(keys)} results checked, {len(damaged)} damaged")
     return 1 if damaged else 0
+
+
+def verify(
+    context: typer.Context,
+    page: OptionalPage = None,
+    file: Files = None,
+    strict: Strict = False,
+    key: PublicKey = None,
+    store: StoreOption = None,
+    json: Json = False,
+) -> int:
+    """Check every stored table against its digest, or a report page and its sources against its seal.
+
+    The same as engram store verify, and with a page, as engram report verify.
+    """
+    if page is not None:
+        return verify_page(context, page, file, strict, key, store, json)
+    if key is not None:
+        raise SpecError("--key is given without a page; name it: engram report verify report.html --key KEY.pub")
+    if strict:
+        raise SpecError("--strict is given without a page; in a store every result is always checked")
+    if file:
+        raise SpecError("--file is given without a page; name it: engram report verify report.html --file ...")
+    return verify_store(store, json)
 
 
 LONGEST = 80  # maximum number of characters of a name in a message
@@ -127,8 +163,8 @@ def sign(
     """Sign a report page with an SSH key, so that others can verify who wrote it.
 
     Engram writes the signature to FILE.sig. The seal of the page contains the digests of its tables and of the audited
-    model and data, so the signature covers these as well. To check the signature, others can use engram verify FILE
-    --key KEY.pub, or ssh-keygen.
+    model and data, so the signature covers these as well. To check the signature, others can use engram report verify
+    FILE --key KEY.pub, or ssh-keygen.
     """
     from orchestrator.inspection.signatures import sign_file
 
@@ -139,7 +175,7 @@ def sign(
         show(str(signature))
 
 
-def _verify_page(
+def _check_page(
     path: Path, files: list[str], key: Path | None, store_flag: str | None, default: str, json: bool, strict: bool
 ) -> int:
     """Verify a page. Returns exit code 1 if anything has changed, or if `strict` is set and anything is unchecked.

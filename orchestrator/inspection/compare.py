@@ -47,6 +47,14 @@ class Comparison:
     answers: tuple[Verdict | None, Verdict | None]
     rows: tuple[Pair, ...]
 
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether the runs answer different questions: their audits differ, or they have rows but none in common."""
+        has_a = any(pair.a is not None for pair in self.rows)
+        has_b = any(pair.b is not None for pair in self.rows)
+        has_shared = any(pair.a is not None and pair.b is not None for pair in self.rows)
+        return self.audits[0] != self.audits[1] or (has_a and has_b and not has_shared)
+
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     """Compare two runs, which may be incomplete. Raises SpecError for a sweep."""

@@ -105,7 +105,7 @@ def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
             has_job_log = "error" in event and "key" in event  # the log of a run refers to the log of the job
             hint = ""
             if has_job_log and of_run:
-                hint = f"; engram logs {event['key'][:12]}"
+                hint = f"; engram runs logs {event['key'][:12]}"
             yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{hint}"
 
 

@@ -17,7 +17,7 @@ VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
 SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
 DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'
 VARYING_PARTS = {
-    rb"(<code>engram verify )[^<\s]*(\.html</code>)": rb"\1\2",
+    rb"(<code>engram report verify )[^<\s]*(\.html</code>)": rb"\1\2",
     rb'(</code></td><td(?: class="number")?>)' + SIZE + b"(</td><td>)" + DATE + b"(</td></tr>)": rb"\1\2\3",
     rb'("size": )(?:null|\d+)(, "modified": )(?:null|"[\dT:+-]*")': rb"\1\2",
 }

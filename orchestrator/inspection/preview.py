@@ -305,7 +305,7 @@ def _describe_preset(
                 [Cell(entry.name, cell, name) for cell in cells], cached_digests if has_all_data else {**cached_digests}
             )
             combined_plan = Plan.union([plan_of(cell) for cell in pinned_cells])
-        except EngramError:  # `engram plan` reports the error
+        except EngramError:  # `engram run --dry-run` reports the error
             return preset
         if store is None:
             stored_keys = set()

@@ -2,7 +2,7 @@
 
 Each start verifies every planned result before it reports the run as finished. Reading 100,000 files takes seconds on
 disk and an hour in a bucket. The run's folder therefore stores a stamp of each verified result, and a later start
-rereads only results whose stamp has changed. `engram verify`, and every reader of a result, read all bytes.
+rereads only results whose stamp has changed. `engram store verify`, and every reader of a result, read all bytes.
 """
 
 from __future__ import annotations

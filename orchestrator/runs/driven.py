@@ -35,4 +35,6 @@ def check_undriven(cells: Sequence[Cell], store: Store) -> None:
             names.append(run_id(cell.audit, list(plan_of(cell).jobs), cell.config))
     for name in names:
         if name in driven:
-            raise Held(f"{name} already has a driver: {driven[name].name}; engram status {name} --watch follows it")
+            raise Held(
+                f"{name} already has a driver: {driven[name].name}; engram runs status {name} --watch follows it"
+            )

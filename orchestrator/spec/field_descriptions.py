@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, most_similar, required_fields, text
+from orchestrator.spec.short_names import find_paths
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import Ranged, describe_range
@@ -92,11 +93,26 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     return fields
 
 
+def usual_fields(audit: Audit, fields: Mapping[str, DescribedField]) -> dict[str, str]:
+    """Map the usual fields of an audit, as declared, to their paths. `Audit.usual` may contain short names.
+
+    Raises SpecError if a name belongs to none of the audit's `fields`.
+    """
+    config = _example(audit.config, audit)
+    paths = {}
+    for name in audit.usual:
+        resolved, _ = find_paths(config, {name: None})
+        if resolved[name] not in fields:
+            raise SpecError(f"usual has {name!r}; it must contain fields of the audit")
+        paths[name] = resolved[name]
+    return paths
+
+
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
     """Return a field and its nested fields, or the fields of the alternative with this tag.
 
-    Returns an empty list for a preset. `name` is the name of the audit. Raises SpecError, which suggests the nearest
-    name, if the audit has no such part.
+    A field may have its short name. Returns an empty list for a preset. `name` is the name of the audit. Raises
+    SpecError, which suggests the nearest name, if the audit has no such part.
     """
     fields = describe_fields(audit)
     choice = next((field.path for field in fields.values() if part in field.choices), None)
@@ -104,6 +120,10 @@ def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
         return find_fields(describe_fields(audit, part), choice, name)
     if part not in fields and part in audit.presets:
         return []
+    with suppress(SpecError):  # an ambiguous name is refused below, with the nearest path
+        paths, _ = find_paths(_example(audit.config, audit), {part: None})
+        if paths[part] in fields:
+            part = paths[part]
     return find_fields(fields, part, name, audit.presets)
 
 

@@ -2,7 +2,7 @@
 
 Fields, types, ranges, defaults and meanings come from the audit's configuration. As on the command line, a field can be
 nested in the fields that contain it, or given by its dotted path or a short name. Conditions that involve several
-fields are not part of the schema; `engram plan FILE` checks them.
+fields are not part of the schema; `engram run FILE --dry-run` checks them.
 """
 
 from __future__ import annotations

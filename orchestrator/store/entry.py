@@ -102,7 +102,7 @@ def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> 
 
 def damaged(key: str, error: Exception) -> Damaged:
     """Return the error for a result whose last bytes show that it is corrupt."""
-    return Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside")
+    return Damaged(f"result {key} is damaged: {error}; `engram store verify` sets it aside")
 
 
 def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes, memoryview]:

@@ -254,7 +254,9 @@ def _ways(journal: Journal, state: str, table: str) -> list[str]:
     if effect:
         look.append(f"`engram resume {journal.run}` {effect}.")
     if state == "running":
-        look.append(f"To follow the run, use `engram status {journal.run} --watch` or the live page of `engram ui`.")
+        look.append(
+            f"To follow the run, use `engram runs status {journal.run} --watch` or the live page of `engram ui`."
+        )
     return [_state(journal, state), " ".join(look)]
 
 

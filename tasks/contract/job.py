@@ -18,7 +18,7 @@ Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table
 Amounts = Mapping[str, float]  # unit -> amount
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
-# Metadata key of fields that hold a class number. `engram plan` prints the name of the class instead.
+# Metadata key of fields that hold a class number. `engram run --dry-run` prints the name of the class instead.
 CLASS_NUMBER = "class number"
 # Metadata key of fields that hold a threshold used only by the answer. Such a field is part of a run's name.
 ANSWER_ONLY = "read by the answer alone"

@@ -3,7 +3,7 @@
 *Clear only with power.* An average does not clear single items: the mean hardly changes if every model reveals three of
 20,000 records. *Not detected* therefore also requires that a single memorised item could have been detected. If `tests`
 items are tested at a level that is adjusted for their number, the smallest possible p-value of an item must be at most
-level / tests. If it is larger, the answer is *undecided*, and `engram plan` reports this before training.
+level / tests. If it is larger, the answer is *undecided*, and `engram run --dry-run` reports this before training.
 
 *Accuse only with size.* Two training runs that differ in one record always differ slightly, and ranks have no scale: an
 exact test can detect an effect of 0.00002 nats. *Memorised* therefore also requires that effects of up to SMALLEST nats

@@ -1,4 +1,4 @@
-"""Notes about a user's data set: one-line warnings that `engram plan` and `engram run` print before doing any work.
+"""Notes about a user's data set: one-line warnings that `engram run` prints before doing any work.
 
 A note never stops a run; invalid data raise DatasetError. A rule is a function of the data set and its images. To add
 one, append it to RULES. Notes are cached by content digest, so the data sets of a store are examined only once.

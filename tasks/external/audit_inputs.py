@@ -22,7 +22,6 @@ Labels = NDArray[np.int64]
 
 FEWEST = 20  # records per set
 BYTE = 255
-CHANNELS = (1, 3, 4)  # possible numbers of image channels
 IMAGE_NAMES = ("images", "image", "pixel_values", "inputs", "features", "data", "x", "X", "img")
 LABEL_NAMES = ("labels", "label", "targets", "target", "y", "fine_label", "class")
 EXPECTED = (

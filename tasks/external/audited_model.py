@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.external.audit_inputs import BYTE, CHANNELS, RecordSet, is_bytes
+from tasks.external.audit_inputs import BYTE, RecordSet, is_bytes
+from tasks.external.image_shape import channel_axis
 from tasks.external.outputs import check_asked_twice, check_class_order, other_batch, read_answers
 
 Array = NDArray[Any]
@@ -166,7 +167,7 @@ def _image_shape(images: Array) -> tuple[int, int, int]:
 
 
 def _has_channels_last(images: Array) -> bool:
-    return images.ndim == 4 and images.shape[3] in CHANNELS and images.shape[1] not in CHANNELS
+    return images.ndim == 4 and channel_axis(images.shape[1:]) == 2
 
 
 def _forms(images: Array) -> list[Form]:

@@ -305,7 +305,7 @@ def test_private_run_shows_only_error_type(store: Store) -> None:
     run.journal.append([{"event": "started"}, {"event": "failed", "key": key, "task": "toys.part", "error": error}])
     text = pages.draw(open_run(store, run.name)).read_text()
     assert (
-        "ValueError, whose message may contain private data; `engram status unique_feature-1` prints the message"
+        "ValueError, whose message may contain private data; `engram runs status unique_feature-1` prints the message"
         in text
     )
     assert ("JANE" in text, "/home/ann" in text) == (False, False)

@@ -1,4 +1,4 @@
-"""Pages are sealed, and `engram verify` lists what has changed since."""
+"""Pages are sealed, and `engram report verify` lists what has changed since."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stamped(engram: Here, stamp: Path) -> Path:
 
 
 def states(engram: Here, *arguments: str, code: int = 0) -> dict[str, str]:
-    """The state of each item in the output of `engram verify`."""
+    """The state of each item in the output of `engram report verify`."""
     checks: list[dict[str, Any]] = engram.json("verify", *arguments, code=code)["checks"]
     result = {}
     for check in checks:

@@ -1,4 +1,4 @@
-"""`engram doctor` reports the state of each part of an installation, with advice for what fails."""
+"""`engram debug doctor` reports the state of each part of an installation, with advice for what fails."""
 
 from __future__ import annotations
 

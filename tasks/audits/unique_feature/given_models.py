@@ -14,9 +14,11 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily
 from tasks.external.blinding import withheld
 from tasks.external.bound_draw import OTHER_PARTY, check_secret
+from tasks.external.image_shape import channels_last
 from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import WITHHELD, File, shorten_names
 
+CHANNELS = (1, 3)  # of images that features are burnt into
 LEAST_REFERENCES = 2
 NAMED = 4  # number of models named in a description
 
@@ -128,7 +130,7 @@ class Given(Ranged):
 
     tag: ClassVar[str] = "given"
     shape: tuple[int, int, int]
-    """Height, width and channels of the models' input images."""
+    """Height, width and channels of the models' input images; or channels, height and width."""
     source: ModelFiles | ReturnedOutputs = ReturnedOutputs()
     """Source of the models' outputs: files, or tables that their owner returned."""
     interface: Interface = Interface()
@@ -154,9 +156,14 @@ class Given(Ranged):
     returned outputs; a run with another configuration is refused.
     """
 
+    def __post_init__(self) -> None:
+        # One order only, so that both ways to write a shape have the same keys.
+        object.__setattr__(self, "shape", channels_last(self.shape, CHANNELS))
+        super().__post_init__()
+
     def conflicts(self) -> Iterator[str]:
-        if min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3):
-            yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
+        if min(self.shape[:2]) < 1 or self.shape[2] not in CHANNELS:
+            yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels, or 1 or 3 channels first"
         built = next((model for model in (*self.models, *self.references) if model.is_weights), None)
         if built is not None and self.classes is None:
             yield f"classes is none; it must be the number of classes that {built.name} is built with"

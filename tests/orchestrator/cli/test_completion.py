@@ -23,7 +23,7 @@ def test_audits_files_presets_and_fields_are_offered(shell: Shell) -> None:
     (shell.folder / "use.yaml").touch()
     assert offered(shell, "engram run u") == ["unique_feature", "use.yaml"]
     assert offered(shell, "engram run questions --preset s") == ["smoke"]
-    assert offered(shell, "engram plan toys s") == ["seconds=", "share="]
+    assert offered(shell, "engram run toys s") == ["seconds=", "share="]
     assert offered(shell, "engram plan toys share=") == ["share=true", "share=false"]
     assert "feature.text=" in offered(shell, "engram run unique_feature feature.t")
     assert offered(shell, "engram run toys nothing.x") == []
@@ -33,3 +33,13 @@ def test_runs_are_offered_if_a_store_exists(shell: Shell) -> None:
     assert offered(shell, "engram report t") == []
     run = Here(shell.folder).json("run", "toys", "--address", "none", "parts=1")["run"]
     assert [run] == offered(shell, "engram report t")
+    assert [run] == offered(shell, "engram runs cancel t")
+
+
+def test_only_new_names_and_second_words_are_offered(shell: Shell) -> None:
+    assert offered(shell, "engram s") == ["show", "search", "store"]
+    assert offered(shell, "engram runs ") == ["status", "logs", "cancel"]
+    assert offered(shell, "engram report ver") == ["verify"]
+    assert offered(shell, "engram report verify --str") == ["--strict"]
+    assert offered(shell, "engram debug e") == ["explain"]
+    assert "--dry-run" in offered(shell, "engram run toys --d")

@@ -10,7 +10,7 @@ AUDITS = ("deja_vu", "density", "forgetting", "membership", "relational", "text"
 
 
 def test_audit_shows_presets_and_fields_in_80_columns(engram: Here) -> None:
-    text = engram("show", "unique_feature").stdout
+    text = engram("show", "unique_feature", "--all").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "  quickstart: 24 trainings, " in text
     one = " ".join(text.split())
@@ -21,8 +21,50 @@ def test_audit_shows_presets_and_fields_in_80_columns(engram: Here) -> None:
     assert not (engram.folder / "engram-store").exists()
 
 
+def test_audit_shows_its_usual_presets_and_fields(engram: Here) -> None:
+    for audit in AUDITS:
+        text = engram("show", audit).stdout
+        assert max(map(len, text.splitlines())) <= 80
+        described = engram.json("show", audit)
+        usual = [field for field in described["fields"] if field["usual"]]
+        assert 8 <= len(usual) <= 12
+        assert f"\nPresets (3 of {len(described['presets'])})\n  quickstart: " in text
+        assert f"\nUsual fields ({len(usual)} of {len(described['fields'])}), with their defaults\n" in text
+        for field in usual:
+            assert re.search(rf"^  ([\w.]+\.)?{field['path'].rpartition('.')[2]}\b", text, flags=re.M), field["path"]
+        assert "\nAnswers: " in text
+    assert "(with question=halves or canaries)" in " ".join(engram("show", "membership").stdout.split())
+
+
+def test_listed_names_of_fields_are_shown(engram: Here) -> None:
+    assert engram("show", "membership", "epochs").stdout.startswith("  training.epochs = 20\n")
+    assert engram("show", "unique_feature", "given.shape").stdout.startswith("  question.shape")
+    for audit in AUDITS:
+        text = engram("show", audit).stdout.partition("\nUsual fields")[2].partition("\nAnswers")[0]
+        for name in re.findall(r"^  ([\w.]+)", text, flags=re.M):
+            assert engram("show", audit, name).stdout
+
+
+def test_audit_without_usual_fields_shows_all(engram: Here) -> None:
+    assert engram("show", "toys").stdout == engram("show", "toys", "--all").stdout
+
+
+def test_papers_lists_tables_and_figures(engram: Here) -> None:
+    lines = engram("list", "--papers").stdout.splitlines()
+    assert lines[0].split() == ["audit", "preset", "repeats", "runs"]
+    assert any(re.match(r"unique_feature +table2 +Table 2: .* 6 runs$", line) for line in lines)
+    assert not any("quickstart" in line for line in lines)
+    (first, *_) = engram("show", "density", "--papers").stdout.splitlines()[1:]
+    assert first.startswith("density  mnist3 ")
+
+
+def test_options_of_one_audit_need_its_name(engram: Here) -> None:
+    for option in ("--all", "--schema"):
+        assert f"name one: engram show AUDIT {option}" in engram("show", option, code=2).stderr
+
+
 def test_audit_shows_the_rules_of_its_answers(engram: Here) -> None:
-    text = " ".join(engram("show", "relational").stdout.split())
+    text = " ".join(engram("show", "relational", "--all").stdout.split())
     assert "Memorised: the 95 % interval of relational m (resampled over contexts) is entirely above 2 perc" in text
     rule = "Not assessable (only for returned answers): on the corrupted contexts of one part, more than 95 %"
     assert f"{rule} of the answers" in text

@@ -1,4 +1,4 @@
-"""`engram logs` shows the history of a run or job, and `engram cancel` ends a run from any process."""
+"""`engram runs logs` shows the history of a run or job, and `engram runs cancel` ends a run from any process."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_failed_job_log_has_output_and_rerun_command(address: str, engram: Shell
     assert len(log["worker"].split(":")) == 2
     assert "T" in log["time"]
     text = here("logs", key).stdout
-    assert f"engram rerun {key} --pdb" in text
-    assert "engram logs" not in text  # the user has just run it
+    assert f"engram debug rerun {key} --pdb" in text
+    assert "engram runs logs" not in text  # the user has just run it
     assert all(f"--- {name}\n" in text for name in ("traceback", "stdout", "stderr"))
     rerun_command = log["rerun"].split()[1:-1]
     assert "part 1 cannot be had" in here(*rerun_command, code=1).stderr
@@ -71,8 +71,8 @@ def test_run_log_has_a_line_per_event(here: Here) -> None:
     assert words[0].startswith("started by ")
     assert words[0].endswith(": 4 jobs")
     assert sum(word.startswith("done: ") for word in words) == 2
-    (failed,) = (word for word in words if word.startswith("failed: ") and "engram logs" in word)
-    assert "part 1 cannot be had; engram logs " in failed
+    (failed,) = (word for word in words if word.startswith("failed: ") and "engram runs logs" in word)
+    assert "part 1 cannot be had; engram runs logs " in failed
     assert words[-1].endswith("2 of 4 jobs stored, 1 failed")
     (here.folder / "mended").touch()
     here("resume", ended["run"], "--address", "none")

@@ -32,6 +32,10 @@ ARGUMENTS = {
     "explain": ("toys", "--store", "{}"),
     "rerun": ("aaaaaaaa", "--store", "{}"),
     "verify": ("--store", "{}"),
+    "runs cancel": ("toys", "--store", "{}"),
+    "report verify": ("toys", "--store", "{}"),
+    "debug explain": ("toys", "--store", "{}"),
+    "debug rerun": ("aaaaaaaa", "--store", "{}"),
     "doctor": ("--store", "{}"),
     "store copy": ("{}", "other"),
     "store sync": ("{}", "other"),
@@ -43,8 +47,9 @@ def store_commands() -> Iterator[str]:
     """The commands with an option --store, and the commands that copy a store."""
     yield from ("store copy", "store sync")
     for name, command in commands.command().commands.items():  # type: ignore[attr-defined]
-        if any("--store" in parameter.opts for parameter in command.params):
-            yield name
+        for below, subcommand in getattr(command, "commands", {"": command}).items():
+            if any("--store" in parameter.opts for parameter in subcommand.params):
+                yield f"{name} {below}".rstrip()
 
 
 @pytest.mark.parametrize("name", sorted(store_commands()))
@@ -68,7 +73,7 @@ def test_empty_variable_is_refused(name: str, tmp_path: Path) -> None:
     for word in ARGUMENTS.get(name, ()):
         if word not in ("--store", "{}"):
             arguments.append(word)
-    (line,) = refusals(here(name, *arguments, code=2).stderr)
+    (line,) = refusals(here(*name.split(), *arguments, code=2).stderr)
     assert "ENGRAM_STORE is set but empty" in line or "--store is missing" in line
     assert list(tmp_path.iterdir()) == []
 

@@ -56,7 +56,7 @@ def test_run_names_the_search_of_its_trial(searched: FinishedSearch, tmp_path: P
         (fresh_trial, ", fresh seeds"),
     ):
         assert (
-            f"{description} of {search_copy.name}; for the search: engram status {search_copy.name}"
+            f"{description} of {search_copy.name}; for the search: engram runs status {search_copy.name}"
             in engram(search_copy)("status", row["run"]).stdout
         )
     run_status = engram(search_copy).json("status", fresh_trial["run"])
@@ -169,7 +169,7 @@ def comparison(**fields: object) -> Comparison:
     rows = (Pair("M", '{"rank": 1}', A, B), Pair("P", "{}", None, A))
     defaults = {
         "runs": ("first-1", "second-2"),
-        "audits": ("unique_feature", "toys"),
+        "audits": ("toys", "toys"),
         "fields": (Difference("epochs", 3, 4), Difference("label", None, "b")),
         "environment": (Difference("torch", "2.1", "2.2"),),
         "answers": (None, ANSWER),
@@ -187,7 +187,7 @@ def test_comparison_lists_differences_rows_and_answers(capsys: pytest.CaptureFix
     interval = ["a:", "95", "%", "interval", "b:", "95", "%", "interval"]
     n = ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"]
     assert words(capsys.readouterr().out) == [
-        ["a", "first-1", "(unique_feature)"],
+        ["a", "first-1", "(toys)"],
         ["b", "second-2", "(toys)"],
         [],
         ["differs", "name", "a", "b"],

@@ -1,4 +1,4 @@
-"""The notes of `engram plan` about class numbers and data."""
+"""The notes of `engram run --dry-run` about class numbers and data."""
 
 from __future__ import annotations
 

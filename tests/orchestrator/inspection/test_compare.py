@@ -84,6 +84,15 @@ def test_command_prints_text_or_json(store: Store, tmp_path: Path) -> None:
     assert json.loads(json.dumps(comparison.rows[0].a)) == shape["rows"][0]["a"]
 
 
+def test_runs_of_different_questions_are_one_line(store: Store, tmp_path: Path) -> None:
+    sums = journal(store, toys.Config(parts=2)).run
+    engram = Shell(tmp_path)
+    asked = engram.json("run", "questions", "--preset", "smoke", "--address", "none")["run"]
+    printed = engram("compare", sums, asked).stdout
+    assert printed == f"nothing to compare: {sums} (toys) and {asked} (questions) answer different questions\n"
+    assert engram.json("compare", sums, asked)["rows"]
+
+
 def test_invalid_comparison_is_refused_in_one_line(store: Store, tmp_path: Path) -> None:
     run = journal(store, toys.Config(parts=2)).run
     engram = Shell(tmp_path)

@@ -1,4 +1,4 @@
-"""`engram gc` lists files that no run needs, and removes only those, only with `--delete`."""
+"""`engram store gc` lists files that no run needs, and removes only those, only with `--delete`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_only_unneeded_files_are_deleted_on_request(engram: Here) -> None:
     garbage = engram.json("gc")
     assert kinds == {kind["kind"]: kind["files"] for kind in garbage["kinds"]}
     assert before == store.keys()
-    assert "to remove them, use engram gc --delete" in engram("gc").stdout
+    assert "to remove them, use engram store gc --delete" in engram("gc").stdout
     assert engram.json("gc", "--delete")["deleted"]
     assert before - {name.rpartition("/")[2].removesuffix(".arrow")} == store.keys()
     assert "every file is needed by a run" in engram("gc").stdout

@@ -82,7 +82,7 @@ def test_run_without_an_answer_shows_its_numbers(store: Store) -> None:
         (
             "running",
             "The run is in progress.",
-            "use `engram status RUN --watch` or the live page of `engram ui`.",
+            "use `engram runs status RUN --watch` or the live page of `engram ui`.",
         ),
         ("failed", "Some jobs failed.", "`engram resume RUN` repeats the failed jobs."),
         ("interrupted", "The run was interrupted.", "`engram resume RUN` continues the run."),

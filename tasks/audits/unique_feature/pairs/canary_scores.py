@@ -183,7 +183,7 @@ def adjust_p_values(scores: Sequence[Row]) -> None:
 
 def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
     """Return the numeric columns, as float64, of one model on one set of images."""
-    import pyarrow.compute as pc  # takes a tenth of the time of `engram list`
+    import pyarrow.compute as pc  # takes a tenth of the time of `engram show`
 
     selected = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
     columns = {}
