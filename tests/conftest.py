@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import secrets
@@ -104,8 +105,9 @@ def pytest_runtest_teardown() -> None:
         IMPORTED.append(len(sys.modules))
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # libraries look for unreleased objects when they are unloaded
+# Libraries look for unreleased objects when they are unloaded. Earlier, pytest itself would look through all objects
+# five times.
+atexit.register(gc.unfreeze)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
