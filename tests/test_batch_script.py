@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.waiting import HANGING
 
 MOMENTS = 200  # signals around the start of a driver
 APART = 0.0002  # the seconds between neighbours
+PYTHON = str(Path(sys.base_prefix) / "bin")  # python3 itself; a version manager's would take most of the processor time
 AT_A_TIME = 20  # scripts, which slow one another down, as on a busy node
 BINARIES = {
     "engram": """#!/bin/bash
@@ -48,7 +50,7 @@ def begin(folder: Path, binaries: Path) -> subprocess.Popen[str]:
     """Start the script as an element of a job array, without Ray."""
     folder.mkdir()
     env = {
-        "PATH": os.environ["PATH"],
+        "PATH": os.pathsep.join((PYTHON, os.environ["PATH"])),
         "ENGRAM_BIN": str(binaries),
         "ENGRAM_STORE": str(folder / "store"),
         "ENGRAM_TMP": "/tmp",

@@ -15,7 +15,7 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
 from tasks.contract.audit import Audit
 from tasks.user_code.closure import SourceFile, find_user_files
-from tasks.user_code.loaded import UncoveredImport, watch_imports
+from tasks.user_code.loaded import UncoveredImport, cover_files, watch_imports
 
 GROUP = "engram.audits"
 
@@ -116,8 +116,9 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
 
 
 def _import_audit(name: str, module: str, files: Mapping[str, SourceFile]) -> ModuleType:
-    if not files and module in sys.modules:
-        return sys.modules[module]  # nothing is imported, and watching costs time for each loaded module
+    if module in sys.modules:  # nothing is imported, and watching costs time for each loaded module
+        cover_files(files)
+        return sys.modules[module]
     with watch_imports(f"audit {name!r}", files):
         return importlib.import_module(module)
 

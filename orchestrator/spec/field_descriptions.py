@@ -9,9 +9,10 @@ import inspect
 import itertools
 import operator
 import re
-import textwrap
+import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin
@@ -41,14 +42,33 @@ def meanings(config: Any) -> Mapping[str, str]:
     return docstrings
 
 
-def _field_docstrings(kind: Any) -> dict[str, str]:
+def _field_docstrings(kind: Any) -> Mapping[str, str]:
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):  # the source of the class is unavailable
+        source = inspect.getsource(sys.modules[kind.__module__])
+        return _documented_classes(source).get(kind.__qualname__, {})
+    except (KeyError, OSError, TypeError, SyntaxError):  # the source of the module is unavailable
         return {}
-    statements = []
-    if isinstance(tree.body[0], ast.ClassDef):
-        statements = tree.body[0].body
+
+
+@functools.cache  # to have `inspect` find a class, the whole module is parsed, and most modules have several
+def _documented_classes(source: str) -> Mapping[str, Mapping[str, str]]:
+    """Map the qualified name of each class in a module's source to its documented fields."""
+    fields_by_class: dict[str, Mapping[str, str]] = {}
+    waiting: deque[tuple[str, ast.AST]] = deque([("", ast.parse(source))])
+    while waiting:
+        prefix, node = waiting.popleft()
+        if isinstance(node, ast.ClassDef):
+            fields_by_class.setdefault(prefix + node.name, _documented_fields(node.body))
+            prefix += f"{node.name}."
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            prefix += f"{node.name}.<locals>."
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                waiting.append((prefix, child))
+    return fields_by_class
+
+
+def _documented_fields(statements: Sequence[ast.stmt]) -> Mapping[str, str]:
     return {
         statement.target.id: " ".join(text.value.value.split())
         for statement, text in itertools.pairwise(statements)

@@ -43,10 +43,7 @@ class ImportWatch:
                     f"{self._subject}: {path} is imported when it runs, but no import in its source names {name}; "
                     "import it by its name, from a folder on PYTHONPATH, so that keys see its changes"
                 )
-        for file in self._files.values():
-            _digests.setdefault(str(file.path), file.digest)
-        for watch in _watches:
-            watch._covered |= self._covered
+        cover_files(self._files)
 
     def forget_modules(self) -> None:
         """Forget the user's modules imported since the watch was opened, as if they had never been imported."""
@@ -65,6 +62,14 @@ class ImportWatch:
             if isinstance(path, str) and is_user_file(path):
                 imported_files[name] = Path(path)
         return imported_files
+
+
+def cover_files(files: Mapping[str, SourceFile]) -> None:
+    """Note that these files have been imported, and allow them in all open watches."""
+    for file in files.values():
+        _digests.setdefault(str(file.path), file.digest)
+    for watch in _watches:
+        watch._covered |= {file.path.resolve() for file in files.values()}
 
 
 def changed_file(files: Mapping[str, SourceFile]) -> str | None:

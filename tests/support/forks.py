@@ -241,6 +241,8 @@ def main() -> NoReturn:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(LEFT_OUT):
                 importlib.import_module(module.name)
+    # Each fork would start a process that measures the machine's speed.
+    importlib.import_module("orchestrator.pricing.reference")._measure_apart()
     gc.freeze()  # otherwise a fork's first collection writes to all pages that it shares with the server
     listening = socket.socket(fileno=int(sys.argv[1]))
     server.append(listening.getsockname())

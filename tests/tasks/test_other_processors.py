@@ -6,6 +6,8 @@ In each setting, a process computes as on another processor and runs the version
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -34,11 +36,20 @@ SETTINGS = {
 
 
 def run_trained_tests(paths: list[Path], surroundings: dict[str, str], roundings: tuple[str, ...]) -> tuple[int, str]:
-    """The exit code and the output of pytest over these files' tests of trainings."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "trained", "-p", "tests.support.other_rounding"]
-    command += [f"--rounding={rounding}" for rounding in roundings]
+    """The exit code and the output of pytest over these files' tests of trainings.
+
+    It runs in this process, which has imported torch, unless torch must be loaded with other variables.
+    """
+    arguments = ["-q", "-m", "trained", "-p", "tests.support.other_rounding", "-p", "no:cacheprovider"]
+    arguments += [f"--rounding={rounding}" for rounding in roundings]
+    arguments += map(str, paths)
+    if not surroundings:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = pytest.main(arguments)
+        return code, output.getvalue()
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *map(str, paths)],
+        [sys.executable, "-m", "pytest", *arguments],
         env={**os.environ, **surroundings},
         capture_output=True,
         text=True,
