@@ -92,19 +92,11 @@ def _format_area(area: Row) -> str:
 
 
 def describe_loss(_config: Membership, evidence: LossEvidence) -> str:
-    """Describe the area under the curve and the rates of the attack, and the blind control."""
-    sentence = (
-        f"the model's loss on {evidence.members:,} members and {evidence.non_members:,} non-members has an area under "
-        f"the curve of {_format_area(evidence.area)}; 0.5 is chance, and without the model, classifiers reach "
-        f"{_format_area(evidence.blind)}"
-    )
-    rate = evidence.rate
-    if rate is None:
-        return sentence
-    nominal = read_setting(rate)["nominal"]
+    """Describe the area under the curve of the attack, and that of the blind control."""
     return (
-        f"{sentence}. At a false-positive rate of {nominal}, the attack finds {100 * rate['estimate']:.2g} % of the "
-        f"members (95 % interval {100 * rate['low']:.2g} to {100 * rate['high']:.2g} %)"
+        f"the model's loss on {evidence.members:,} members and {evidence.non_members:,} non-members has an area under "
+        f"the curve of {_format_area(evidence.area)}; chance is 0.5, and classifiers without the model reach "
+        f"{evidence.blind['estimate']:.3f}"
     )
 
 
