@@ -108,6 +108,7 @@ MOST_DIGITS = 6
 WHOLE = 1e-6  # tolerance for a whole number
 PRIVACY = "differential privacy, which limits the influence of each example"
 NO_CONCLUSION_YET = "Draw no conclusion yet."
+RELEVANT_SIZE = "smallest relevant size: memorised if the whole interval is above, not detected only if it is all below"
 NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
 
 

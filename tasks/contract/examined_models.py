@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 NOT_DEPLOYED = (
-    "It did not examine a deployed model. For a deployed model that was trained in the same way on the same data, "
-    "expect the same result on average; only an audit of its own file or outputs can show what it memorised."
+    "It did not examine a deployed model. Another model that is trained in the same way on the same data will probably "
+    "behave similarly, but only an audit of its own file or outputs can show what it memorised."
 )
 MOST_NAMED = 4  # files
 

@@ -11,6 +11,7 @@ from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
 from tasks.contract.certificate import (
+    RELEVANT_SIZE,
     Boundary,
     NumberLine,
     advise_retraining,
@@ -106,7 +107,7 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
         boundaries=(
             Boundary(
                 100 * config.negligible,
-                "memorised if the whole interval is above, not detected only if it is below",
+                RELEVANT_SIZE,
                 clears=True,
             ),
         ),
@@ -185,6 +186,6 @@ def _describe_counted(config: DejaVu, evidence: Evidence) -> str:
         return "All tested images count."
     images = sum(row["n"] for (model, _), row in evidence.accuracies.items() if model == TARGET)
     return (
-        f"The audit tested {images:,} images; for each model, these numbers count the {config.confident_percent} % for "
-        "which it is most confident."
+        f"These numbers count only the {config.confident_percent} % of the {images:,} tested images about which each "
+        "model is most confident."
     )

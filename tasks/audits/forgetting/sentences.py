@@ -33,11 +33,9 @@ ONE_POOL = require(
 UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model", "forgotten")
 IN_USE = require("the answers come from the model in use", "the owner of the model")
 LIKE_TRAINING = require("the model was trained like the comparison models", "the owner of the model", "forgotten")
-# Measured with 1,500 draws in each of several MNIST settings: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (
     "Several findings of “not forgotten” in one run are not independent evidence: they share one draw of the control "
-    "images. If a draw wrongly accused one innocent model, it also accused a second one in 55 % of cases (models of "
-    "other data of the domain), 67 % (models of other digits) or 7 % (models of the comparison data)."
+    "images, and an unlucky draw can affect them all."
 )
 
 

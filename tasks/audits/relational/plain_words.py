@@ -8,6 +8,7 @@ from tasks.audits.relational.config import Answers, Relational, Trained, given_s
 from tasks.audits.relational.evidence import Evidence
 from tasks.contract.certificate import (
     NOT_ENOUGH,
+    RELEVANT_SIZE,
     Boundary,
     NumberLine,
     advise_retraining,
@@ -77,9 +78,9 @@ def explain_share(config: Relational, evidence: Evidence) -> str:
     difference = describe_difference(evidence.m, "the training texts", "the other texts")
     return (
         f"The audit removed the answers from the texts and asked again. {_name_subject(config)} still answered "
-        f"correctly {trained_texts} about texts from the training data and {other_texts} about other texts. Corrected "
-        f"for common answers, which can be guessed, the difference is {difference}. Without memory, it would be 0, "
-        "apart from chance."
+        f"correctly {trained_texts} about texts from the training data and {other_texts} about other texts. After a "
+        f"correction for common answers, which can be guessed, the difference is {difference}. Without memory, it "
+        "would be 0, apart from chance."
     )
 
 
@@ -159,5 +160,4 @@ def draw_share(_config: Relational, evidence: Evidence) -> NumberLine | None:
         if scaled[name] is not None:
             scaled[name] = 100 * scaled[name]
     label = "difference in correct answers, in percentage points (above 0: more about the training texts)"
-    words = "memorised if the whole interval is above, not detected only if it is below"
-    return line_of(scaled, label, boundaries=(Boundary(100 * evidence.negligible, words, clears=True),))
+    return line_of(scaled, label, boundaries=(Boundary(100 * evidence.negligible, RELEVANT_SIZE, clears=True),))

@@ -125,8 +125,8 @@ RULES = Rules[PairEvidence](
             lambda evidence: (
                 evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small
             ),
-            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the first three "
-            "conditions of the rule.",
+            "If nothing is memorised, at most {alarms} of 100 audits answer memorised, over all three tests that can "
+            "lead to this answer.",
             further_error="The error rate of “memorised” holds for a feature drawn at random; for a chosen feature, it "
             "holds if the feature resembles the others.",
             explain=partial(plain.explain, conclusion=plain.SURPRISING),

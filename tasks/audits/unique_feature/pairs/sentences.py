@@ -17,9 +17,9 @@ from tasks.datasets.features import describe_feature
 
 LARGEST = 100.0  # nats; only a lower bound is printed for the factor of a larger effect
 LIMITS = (
-    "The changed probability alone shows memory of the image; only the individual comparisons show memory of this "
-    "feature. The answer describes this training procedure, data set and feature, not one particular model. Not "
-    "detected does not mean safe: another feature, position or score may reveal more."
+    "The changed probability shows that the image was memorised. Only the individual comparisons show that the feature "
+    "itself was memorised. The answer describes this training procedure, data set and feature, not one particular "
+    "model. Not detected does not mean safe: another feature, position or score may reveal more."
 )
 STOPPED_LIMITS = (
     "The run ended when the evidence decided, so its intervals and shares describe the pairs that were trained and "
