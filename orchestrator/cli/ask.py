@@ -65,6 +65,8 @@ def ask(
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
+    if guide.situation.hint and _is_interactive():
+        say(guide.situation.hint)
     known_answers = with_full_names(guide, known_answers)
     _check_names(known_answers, guide)
     collected = _collect(guide, known_answers)

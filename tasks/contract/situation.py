@@ -57,7 +57,7 @@ class Situation(Ranged):
 
     The config starts from `preset` (None: the defaults) with the fields in `sets` changed. If `table` names a field
     that the user leaves empty, probes are exported first, and the owner of the model returns the outputs. A random
-    secret is then generated for the field named by `secret`.
+    secret is then generated for the field named by `secret`. `hint` is a line that is printed before the questions.
     """
 
     have: Have
@@ -67,3 +67,4 @@ class Situation(Ranged):
     sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     table: str = ""
     secret: str = ""
+    hint: str = ""

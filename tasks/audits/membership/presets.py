@@ -93,6 +93,7 @@ SITUATIONS = (
         "unknown",
         (Asked("question.source.model", "The model's file?", "model.pt"), *WHOSE),
         sets={**GIVEN, "question.source": "file"},
+        hint="for a first answer in seconds, without comparison models: engram audit MODEL MEMBERS OTHERS",
     ),
     Situation("outputs", "unknown", (*WHOSE, OUTPUTS), sets=GIVEN, table=OUTPUTS.field),
 )

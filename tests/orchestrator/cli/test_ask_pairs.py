@@ -225,6 +225,7 @@ def test_terminal_repeats_only_the_conflicting_question(folder: Path) -> None:
     for prompt in find_guide("model", "unknown").situation.asks:
         questions[prompt.field] = prompt.question
     assert "have 72 images in common" in printed
+    assert "for a first answer in seconds, without comparison models: engram audit MODEL MEMBERS OTHERS" in printed
     assert {field: printed.count(text) for field, text in questions.items()} == {
         "question.source.model": 1,
         "question.records.members": 2,
