@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from studies import (
     forgetting_unlearning_methods,
     membership_epsilon_coverage,
     membership_error_rates,
+    membership_loss_attack,
     membership_given_models,
     membership_worst_case_epsilon,
     quickstart_accuracy,
@@ -327,6 +329,17 @@ def test_records_are_counted_by_their_exposure() -> None:
         line for line in membership_error_rates.markdown([none, exposed]) if line.startswith("| 8 x 100, 50 by 6")
     ]
     assert f"{exposed.found_unexposed} of {exposed.found_exposed + exposed.found_unexposed} found" in line
+
+
+def test_loss_attack_accuses_only_a_model_trained_on_members() -> None:
+    cases = {case.name: case for case in membership_loss_attack.CASES}
+    answers = {name: membership_loss_attack.answer(case, 5, each=120) for name, case in cases.items()}
+    assert answers["trained on the members"] == "distinguishable"
+    assert answers["null: trained on neither set"] == "undecided"
+    assert answers["look-alike: darker by a tenth"] == "not assessable"
+    counted = [(case, Counter({answers[name]: 4})) for name, case in cases.items()]
+    lines = list(membership_loss_attack.markdown(counted))
+    assert "| trained on the members | 4 | 4 | 0 | 0 | 39.8 to 100.0 % |" in lines
 
 
 def test_attack_nulls_are_counted_by_run_and_record() -> None:
