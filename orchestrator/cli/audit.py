@@ -121,9 +121,14 @@ def _next_step(files: ModelAndFolders | None) -> str:
 def _price(files: ModelAndFolders) -> str:
     """Return the expected time of an audit with reference models, or an empty string if it cannot be planned."""
     from orchestrator.inspection.preview import preview
+    from orchestrator.quantities import approximate_duration
 
     try:
-        time: str = preview(model_audit.file_spec(files, {}, REFERENCES))["time"]
+        price = preview(model_audit.file_spec(files, {}, REFERENCES))
     except EngramError:
         return ""
-    return time
+    if price["expected_seconds"] is not None:
+        return f"about {approximate_duration(price['expected_seconds'])}"
+    if price["seconds_high"] is not None:
+        return f"at most {approximate_duration(price['seconds_high'])}"
+    return ""
