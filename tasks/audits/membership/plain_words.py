@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import Canaries, Halves, Membership
@@ -11,6 +10,7 @@ from tasks.audits.membership.given_config import AskedFile, GivenModel, Returned
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_evidence import LossEvidence
 from tasks.contract.certificate import (
     NO_CONCLUSION_YET,
     NOT_ENOUGH,
@@ -26,9 +26,6 @@ from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
-
-if TYPE_CHECKING:
-    from tasks.audits.membership.loss_answer import LossEvidence
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
 REMOVE_RECORDS = (
