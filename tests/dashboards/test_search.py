@@ -121,7 +121,9 @@ def test_trial_page_links_back_to_its_search(searched: FinishedSearch, browser: 
     page = pages.draw(open_run(store, first))
     assert f"This run is the start and trial 2 of {search_run.name}. engram report" in pages.words(page)
     window = browser.open(page, width=900)
-    box = "document.querySelector('header dd a').getBoundingClientRect()"
+    link = "document.querySelector('.facts dd a')"
+    window.evaluate(f"{link}.scrollIntoView()")
+    box = f"{link}.getBoundingClientRect()"
     x, y = window.evaluate(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
     for kind in ("mousePressed", "mouseReleased"):
         window.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})

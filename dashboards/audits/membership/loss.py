@@ -31,6 +31,8 @@ CAPTION = (
     "Easy records have a low exposure in every model, so this order is no evidence about a single record."
 )
 
+OPENING_LABEL = "Members that the model predicts better than almost all non-members"
+
 
 @with_columns(ROC.names, filled="false_positive")
 def roc(table: pa.Table) -> Figure | None:
@@ -138,7 +140,7 @@ def exposed_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | N
             yield Picture(encode_png(pixels), title, f"Member, {title}")
 
     try:
-        return Gallery(CAPTION, True, "", tuple(draw()))
+        return Gallery(CAPTION, True, "", tuple(draw()), opening_label=OPENING_LABEL)
     except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}. {listed}")
 
