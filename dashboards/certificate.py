@@ -1,7 +1,8 @@
 """The certificate: the first page of a report, for readers without a machine-learning background.
 
-The first page states the examined models, the question, the answer, its meaning, its reliability, conditions and
-limits, next steps and digests. The second page gives the rule, other error rates and the controls.
+The first page states the question, the answer, its meaning, its reliability, conditions and limits, next steps, the
+examined models and digests. If there is space, it shows a few images. The second page gives the rule, other error rates
+and the controls.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def _day(stamp: str | None) -> str:
 def context(run: Run, notice_count: int = 0, has_strip: bool = False) -> dict[str, Any]:
     """Return the template variables, limited to the findings and items that fit on one sheet.
 
-    The remaining ones are counted instead. `notice_count` is the number of notices above the certificate. Images next to
-    the answer are printed only if they leave space for everything else.
+    The remaining ones are counted instead. `notice_count` is the number of notices above the certificate. Images next
+    to the answer are printed only if they leave space for everything else.
     """
     texts = _certificate_texts(run)
     every = []
@@ -164,7 +165,7 @@ def context(run: Run, notice_count: int = 0, has_strip: bool = False) -> dict[st
     separate_height = sum(sheet.finding_height(finding.finding.sentence) for _, finding in shown_findings)
     item_count = least_items
     if not as_table:
-        item_count = sheet.row_count(remaining_height - separate_height, least_items)
+        item_count = min(len(items), sheet.row_count(remaining_height - separate_height, least_items))
     summarised_runs = {cell.name for cell, _ in shown_findings}
     if not shown_findings:
         summarised_runs = {*list(summaries)[: sheet.row_count(remaining_height, 1)]}

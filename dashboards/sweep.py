@@ -58,7 +58,10 @@ class SweepAxis:
 
 
 def sweep(run: Run) -> Iterator[Figure]:
-    """Yield figures of the cells' estimates against the varied fields: the first deciding row, then one panel for each other."""
+    """Yield figures of the cells' estimates against the varied fields.
+
+    The first figure shows the first deciding row, the second has one panel per other deciding row.
+    """
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied:

@@ -42,6 +42,9 @@ STRUCTURE = """({
   unnamed: [...document.querySelectorAll("svg:not([aria-hidden]), img, [role=region], nav, section")]
     .filter(each => !(each.getAttribute("aria-label") || each.alt || each.getAttribute("aria-labelledby")))
     .map(each => each.outerHTML.slice(0, 200)),
+  regions: [...document.querySelectorAll("[role=region]")].map(each => each.getAttribute("aria-label")),
+  repeated: [...document.querySelectorAll("figure > img")].filter(
+    each => each.alt === each.nextElementSibling.textContent).length,
   tables: [...document.querySelectorAll("table")].filter(each => !each.caption?.textContent.trim()).length,
   headers: document.querySelectorAll("table th:not([scope])").length,
   scripts: document.scripts.length,
@@ -250,6 +253,8 @@ def test_page_is_accessible_to_screen_readers(opened: Page) -> None:
     assert all(below - above <= 1 for above, below in pairwise(structure["headings"]))
     assert structure["landmarks"] == [1, 1, 1, 1]
     assert sorted(set(structure["ids"])) == sorted(structure["ids"])
+    assert sorted(set(structure["regions"])) == sorted(structure["regions"])
+    assert structure["repeated"] == 0
     assert tuple(structure[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")) == (
         [],
         0,

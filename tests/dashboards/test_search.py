@@ -52,7 +52,7 @@ def test_page_has_certificate_front_trials_and_next_command(search_run: Finished
     page_text = pages.words(search_page)
     sentence = search_run.printed["recommendation"]["sentence"]
     places = [
-        "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
+        "Question Which training memorises least and is still useful enough?",
         "Answer recommended",
         sentence,
         "0.320: estimate",
@@ -61,6 +61,7 @@ def test_page_has_certificate_front_trials_and_next_command(search_run: Finished
         "at most 2.5 of 100 searches",
         "What this does not show",
         "Next steps Train with rate=0.006, wide=false",
+        "What was examined 4 trainings with different rate and wide",
         "Audited items and results",
         "How much utility does less memorisation cost?",
         "Audited again with fresh seeds",

@@ -125,4 +125,4 @@ def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Pictur
     for index, row in enumerate(rows.tolist()):
         for name, image in names.items():
             title = f"probe image {row}, {name}"
-            yield Picture(encode_png(image[index]), title, f"Probe image {row}, {name}", PROBE_IMAGES)
+            yield Picture(encode_png(image[index]), title, f"Image {row} of the probe images, {name}", PROBE_IMAGES)
