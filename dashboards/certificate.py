@@ -1,7 +1,8 @@
 """The certificate: the first page of a report, for readers without a machine-learning background.
 
-The first page states the examined models, the question, the answer, its meaning, its reliability, conditions and
-limits, next steps and digests. The second page gives the rule, other error rates and the controls.
+The first page states the question, the answer, its meaning, its reliability, conditions and limits, next steps, the
+examined models and digests. If there is space, it shows a few images. The second page gives the rule, other error rates
+and the controls.
 """
 
 from __future__ import annotations
@@ -140,10 +141,11 @@ def _day(stamp: str | None) -> str:
         return ""
 
 
-def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
+def context(run: Run, notice_count: int = 0, has_strip: bool = False) -> dict[str, Any]:
     """Return the template variables, limited to the findings and items that fit on one sheet.
 
-    The remaining ones are counted instead. `notice_count` is the number of notices above the certificate.
+    The remaining ones are counted instead. `notice_count` is the number of notices above the certificate. Images next
+    to the answer are printed only if they leave space for everything else.
     """
     texts = _certificate_texts(run)
     every = []
@@ -163,7 +165,7 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
     separate_height = sum(sheet.finding_height(finding.finding.sentence) for _, finding in shown_findings)
     item_count = least_items
     if not as_table:
-        item_count = sheet.row_count(remaining_height - separate_height, least_items)
+        item_count = min(len(items), sheet.row_count(remaining_height - separate_height, least_items))
     summarised_runs = {cell.name for cell, _ in shown_findings}
     if not shown_findings:
         summarised_runs = {*list(summaries)[: sheet.row_count(remaining_height, 1)]}
@@ -176,6 +178,9 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
         filled += sum(_heights(run, shown_findings))
     else:
         filled += separate_height - sheet.TABLE
+    prints_strip = has_strip and remaining_height - filled > sheet.STRIP
+    if prints_strip:
+        filled += sheet.STRIP
     left_out = []
     for index, (_, finding) in enumerate(every):
         if index not in fitting:
@@ -188,6 +193,7 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
         "unlisted": _describe_left_out(left_out, bool(run.cells)),
         "audited": [*items[:item_count], *shown_summaries],
         "zoom": sheet.zoom_factor(remaining_height - filled),
+        "prints_strip": prints_strip,
         "missing_details": name_missing_details(run.details),
         "unnamed": max(0, len(items) - item_count) + len(summaries) - len(shown_summaries),
     }
@@ -224,7 +230,7 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
             meanings.append(define_answer(finding.answer, cell.meaning_of(finding.answer)))
     return {
         "examined": examined,
-        "question": questions,
+        "question": split_question(questions),
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
         "conditions": list_conditions(certificates),
@@ -244,6 +250,16 @@ def define_answer(answer: str, meaning: Meaning) -> str:
     if not meaning.words:
         return ""
     return f"{answer[0].upper()}{answer[1:]}: {meaning.words}. {meaning.implication}".strip()
+
+
+def split_question(texts: Sequence[str]) -> list[str]:
+    """Return the question, which is the heading of the page, and its explanations."""
+    if not texts:
+        return []
+    question, mark, explanation = texts[0].partition("? ")
+    if not mark:
+        return list(texts)
+    return [f"{question}?", explanation, *texts[1:]]
 
 
 def split_rule(rule: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -24,6 +24,7 @@ KIND = "records:"  # prefix of data set names
 FEW = 20  # records shown per set
 SETS = 10  # sets shown
 PRINTED = 3  # records printed per group
+OPENING = 6  # images at the top of the page
 TITLE = "Records"
 CAPTION = f"The first {FEW} records of each set in question."
 
@@ -70,7 +71,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The images, items or records of a run. If `shown` is false, a note replaces them."""
+    """The images, items or records of a run. If `shown` is false, a note replaces them.
+
+    `opening_label` describes the first images, which are repeated at the top of the page. The default is the heading of
+    their group.
+    """
 
     caption: str
     shown: bool
@@ -79,6 +84,22 @@ class Gallery:
     records: tuple[Record, ...] = ()
     items: tuple[Item, ...] = ()
     title: str = "Images"
+    opening_label: str = ""
+
+    @property
+    def opening_strip(self) -> Strip | None:
+        """The first images, for the top of the page. Returns None if the page shows no images.
+
+        They belong to one group, whose heading is the label unless the gallery has its own `opening_label`.
+        """
+        entries: Sequence[Picture | Item] = self.pictures or self.items
+        if not entries:
+            return None
+        pictures = []
+        for entry in entries[:OPENING]:
+            if entry.group == entries[0].group:
+                pictures.append(entry.pictures[0] if isinstance(entry, Item) else entry)
+        return Strip(self.opening_label or entries[0].group, tuple(pictures))
 
     @property
     def printed(self) -> int:

@@ -68,7 +68,11 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
 
 
 def _page(run: Run, run_figures: list[Figure], run_gallery: Gallery | None) -> str:
-    return document.render("run.html", gallery=run_gallery, **_context(run, run_figures))
+    opening_strip = None
+    if run_gallery is not None:
+        opening_strip = run_gallery.opening_strip
+    context = _context(run, run_figures, opening_strip is not None)
+    return document.render("run.html", gallery=run_gallery, opening_strip=opening_strip, **context)
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
@@ -96,21 +100,22 @@ def _write_figures(folder: Path, run_figures: list[Figure]) -> None:
             path.unlink()
 
 
-def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
+def _context(run: Run, run_figures: list[Figure], has_strip: bool) -> dict[str, Any]:
     """Return the template variables of the page."""
     run_provenance = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
     starts = [] if run.search is not None else provenance.starts(run)  # a search has one per trial
     shown_sheets, unshown = html_table.sheets(run)
     conflicting = sum(start.conflicting for start in starts)
     notices = [*_progress_notices(run), *_code_notices(run), *_notices(run_provenance), *_conflicts(conflicting)]
+    answer_context = _answer_context(run, len(notices), has_strip)
     return {
         "run": run,
         "status": run.status,
         "notices": notices,
         "searched": run.search,
-        "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
-        **_answer_context(run, len(notices)),
+        "question": _question(run, answer_context["certificate"]),
+        **answer_context,
         "figures": [(figure, document.inline(figure)) for figure in run_figures],
         "sheets": shown_sheets,
         "unshown": unshown,
@@ -126,12 +131,25 @@ def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
     }
 
 
-def _answer_context(run: Run, notices: int) -> dict[str, Any]:
+def _question(run: Run, certificate_texts: Mapping[str, Sequence[str]] | None) -> str:
+    """Return the heading of the page: the question of the certificate, or of the audit if there is no answer yet."""
+    if certificate_texts is not None:
+        return certificate_texts["question"][0]
+    if run.search is not None:
+        return QUESTION
+    return run.question or run.audit
+
+
+def _answer_context(run: Run, notices: int, has_strip: bool) -> dict[str, Any]:
     """Return the template variables for the certificate, which is below `notices` notices, and for its evidence."""
     if run.search is not None:
         of_search = {**search.certificate_context(run, run.search), **search.context(run, run.search)}
         return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
-    return {**certificate.context(run, notices), "symbols": symbols.explain_symbols(run), **_results_context(run)}
+    return {
+        **certificate.context(run, notices, has_strip),
+        "symbols": symbols.explain_symbols(run),
+        **_results_context(run),
+    }
 
 
 def _results_context(run: Run) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
         certificate = recommendation.certificate(search, run.objectives)
     audited = audited_rows(run, search)
     rows: dict[str, Any] = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1, "rules": []}
+    rows["prints_strip"] = False
     if certificate is None or search.answer is None:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = certificate.findings
@@ -91,7 +92,7 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     sign = badge(finding.answer, meaning)
     texts = {
         "examined": [certificate.examined] if certificate.examined else [],
-        "question": [certificate.asked],
+        "question": certificates.split_question([certificate.asked]),
         "meaning": [certificates.define_answer(finding.answer, meaning)],
         "reliability": certificates.state_reliability([certificate]),
         "conditions": certificates.list_conditions([certificate]),

@@ -24,6 +24,7 @@ LINE = 13
 WIDTH = 130
 SIGNED = 62  # signature lines
 NOTE = 16  # line on missing details
+STRIP = 90  # images next to the answer, and their label
 FINDING = 130  # a separate finding with its number line
 LINES = 4  # sentence lines included in FINDING
 TABLE = 50  # table caption, table head and a line below the table

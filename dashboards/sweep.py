@@ -19,7 +19,10 @@ from tasks.contract.grouping import group_by
 LINES = 6  # maximum number of lines; more could not be distinguished, so the cells are listed instead
 LETTERS = 52  # letters that fit below the panels
 MOST = 4  # summary rows drawn if no verdict selects any
-PANEL = 1.5  # inches
+# Inches of a panel: the deciding row alone, and one of several rows.
+LARGE = 2.6
+PANEL = 1.5
+OTHERS = "How do the other numbers change?"
 Setting = Mapping[str, Any]
 Name = tuple[str, str]  # metric and setting of a summary row
 
@@ -55,7 +58,10 @@ class SweepAxis:
 
 
 def sweep(run: Run) -> Iterator[Figure]:
-    """Yield figures of the cells' estimates against the varied fields, with one panel per deciding summary row."""
+    """Yield figures of the cells' estimates against the varied fields.
+
+    The first figure shows the first deciding row, the second has one panel per other deciding row.
+    """
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied:
@@ -80,7 +86,10 @@ def sweep(run: Run) -> Iterator[Figure]:
     else:
         of_all = f" {len(aligned)} of {len(cells)} cells have results."
     if fits:
-        yield _line_chart(aligned, lines, names, across, title, of_all)
+        yield _line_chart(aligned, lines, names[:1], across, title, of_all)
+        if len(names) > 1:
+            others = _line_chart(aligned, lines, names[1:], across, OTHERS, of_all)
+            yield replace(others, name="sweep-others")
     else:
         yield from _cell_forests(aligned, names, title, of_all)
 
@@ -245,6 +254,7 @@ def _line_chart(
     note: str,
 ) -> Figure:
     """Draw one panel per summary row: its estimate against one field, with one line per value of the other fields."""
+    panel = LARGE if len(names) == 1 else PANEL
     labels = []
     if any(lines):
         labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
@@ -258,8 +268,8 @@ def _line_chart(
     facets = []
     for name in names:
         facets.append(Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)))
-    panels = facet_panels(facets, PANEL, axis, gap=0.42)
-    height = PANEL * len(names) + 0.35 + legend.height(len(labels), column_count)
+    panels = facet_panels(facets, panel, axis, gap=0.42)
+    height = panel * len(names) + 0.35 + legend.height(len(labels), column_count)
     entries = legend.series(labels, across.joined, linewidth=1.2)
     return Chart("sweep", title, caption, alt, height, panels, entries, column_count).figure()
 

@@ -40,8 +40,8 @@ from tasks.audits.unique_feature.population import (
     relatives,
 )
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.audits.unique_feature.single_models.look_alikes import look_alike_answers, rank_rows
+from tasks.audits.unique_feature.single_models.sentences import PARTLY
 from tasks.audits.unique_feature.slope_ranks import IMAGES, rank_glyph_parts, slope_sets
 from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
 from tasks.contract.schemas import SUMMARY

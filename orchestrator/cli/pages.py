@@ -52,8 +52,8 @@ def report(
 
     The report is a single file that works offline. Engram also saves its figures as SVG files in the same folder. If
     the browser for --pdf is not on PATH, set ENGRAM_BROWSER. Title, auditor, client and purpose are stored with the run
-    and appear at the top of the certificate, with space for a signature. To remove an entry, pass "". To sign a page or
-    check it, use engram report sign and engram report verify.
+    and appear on the certificate, with space for a signature. To remove an entry, pass "". To sign a page or check it,
+    use engram report sign and engram report verify.
     """
     from pathlib import Path
 

@@ -28,6 +28,11 @@ def draw(run: Run, show_images: bool = False) -> Path:
     return folder / "report.html"
 
 
+def image_count(page: Path) -> int:
+    """The number of images on the page, without those that it repeats next to the answer."""
+    return page.read_text().partition('<div class="rest">')[2].count("data:image/png;base64,")
+
+
 def words(page: Path) -> str:
     """The visible text of the page, with single spaces."""
     text = re.sub(r"<(style|title)>.*?</\1>", "", page.read_text(), flags=re.S)

@@ -41,8 +41,8 @@ PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False} 
 
 def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert opened.evaluate(HEADINGS) == [
-        "What was examined", "Question", "Answer", "What this means", "How reliable is this?",
-        "What this does not show", "Next steps", "Audited items and results",
+        "Question", "Answer", "What this means", "How reliable is this?", "What this does not show", "Next steps",
+        "What was examined", "Audited items and results",
     ]  # fmt: skip
     page_text = opened.evaluate("document.querySelector('.certificate').textContent")
     certificate = smoke.certificate
@@ -65,7 +65,7 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     published = smoke.verdict.published
     assert "t-test" in published
     assert "published" not in opened.evaluate("document.querySelector('.certificate').textContent")
-    rule = opened.evaluate("document.querySelector('.certificate').nextElementSibling.textContent")
+    rule = opened.evaluate("document.querySelector('.opening').nextElementSibling.textContent")
     cases = split_rule(smoke.certificate.rule.replace("`", ""))
     assert len(cases) > 2
     for text in (*cases, smoke.certificate.other_errors, published, describe_controls([Attack.MEMBERSHIP])):
@@ -209,7 +209,8 @@ def sheets(browser: Browser, page_path: Path) -> int:
     page = browser.open(page_path)
     page.evaluate("""(() => {
         const certificate = document.querySelector(".certificate");
-        while (certificate.nextElementSibling) certificate.nextElementSibling.remove();
+        for (const first of [certificate, certificate.parentElement])
+            while (first.nextElementSibling) first.nextElementSibling.remove();
         document.querySelector("footer").remove();
         certificate.style.breakAfter = "auto";
     })()""")

@@ -11,13 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import toys
 
 from dashboards import configuration, page
 from dashboards.drawing import PALETTE
-from dashboards.gallery import PRINTED, Gallery, Record
+from dashboards.gallery import PRINTED, Gallery, Picture, Record, encode_png
 from dashboards.run import Run, open_run
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.journal import Journal, cell_description
@@ -41,6 +42,9 @@ STRUCTURE = """({
   unnamed: [...document.querySelectorAll("svg:not([aria-hidden]), img, [role=region], nav, section")]
     .filter(each => !(each.getAttribute("aria-label") || each.alt || each.getAttribute("aria-labelledby")))
     .map(each => each.outerHTML.slice(0, 200)),
+  regions: [...document.querySelectorAll("[role=region]")].map(each => each.getAttribute("aria-label")),
+  repeated: [...document.querySelectorAll("figure > img")].filter(
+    each => each.alt === each.nextElementSibling.textContent).length,
   tables: [...document.querySelectorAll("table")].filter(each => !each.caption?.textContent.trim()).length,
   headers: document.querySelectorAll("table th:not([scope])").length,
   scripts: document.scripts.length,
@@ -52,6 +56,12 @@ STRUCTURE = """({
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row => [
   row.cells[0].firstChild.textContent.trim(), row.cells[1].textContent,
   [...row.querySelectorAll("data")].map(each => each.value)])"""
+BOXES = """Object.fromEntries([
+  ["answer", ".certificate .badge, .certificate .counts"], ["figure", ".drawing svg"], ["images", ".opening-strip ul"],
+].map(([name, selector]) => {
+  const box = [...document.querySelectorAll(selector)].find(each => each.checkVisibility())?.getBoundingClientRect();
+  return [name, box ? [box.left, box.top, box.right, box.bottom] : []];
+}))"""
 VISIBLE = "(name => [...document.querySelectorAll(name)].filter(each => each.getClientRects().length))"
 NUMBERS = ("estimate", "low", "high", "null", "p_value", "n", "published")
 
@@ -71,7 +81,7 @@ def test_page_numbers_equal_tables(smoke: Run, opened: Page) -> None:
 
 def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page) -> None:
     assert smoke.verdict is not None
-    first = "document.querySelector('main > section')"
+    first = "document.querySelector('main section')"
     answer = "document.querySelector('main > .answer')"
     assert opened.evaluate(f"{first}.className") == "certificate"
     assert smoke.verdict.answer in opened.evaluate(f"{first}.querySelector('.badge').innerText")
@@ -80,6 +90,58 @@ def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page)
     assert smoke.verdict.sentence == opened.evaluate(f"{answer}.querySelector('.sentence').textContent")
     metrics = opened.evaluate(f"[...{answer}.querySelectorAll('tbody th')].map(each => each.textContent.trim())")
     assert [metric for metric, _ in smoke.verdict.rows] == metrics
+
+
+def first_screen(browser: Browser, page_path: Path, width: int, height: int) -> dict[str, list[float]]:
+    """Left, top, right and bottom of the answer, the first figure and the images next to the answer."""
+    boxes: dict[str, list[float]] = browser.open(page_path, width, height).evaluate(BOXES)
+    return boxes
+
+
+def test_first_wide_screen_has_answer_and_figure(browser: Browser, page_path: Path) -> None:
+    boxes = first_screen(browser, page_path, 1280, 800)
+    assert boxes["answer"][1] < 250
+    assert boxes["figure"][0] >= boxes["answer"][2]  # to the right of the answer
+    assert boxes["figure"][2] > 1200
+    assert 0 < boxes["figure"][1] < boxes["figure"][3] <= 800
+    assert 0 < boxes["images"][1] < boxes["images"][3] <= 800
+
+
+def test_first_screen_of_sweep_is_its_chart(browser: Browser, drawn_sweep: Path) -> None:
+    boxes = first_screen(browser, drawn_sweep, 1280, 800)
+    assert boxes["answer"][1] < 250
+    assert boxes["figure"][2] - boxes["figure"][0] > 1280 / 2
+    assert boxes["figure"][3] <= 800
+    assert boxes["answer"][2] > 1200
+
+
+def test_phone_screen_has_answer(browser: Browser, page_path: Path, drawn_sweep: Path) -> None:
+    for path in (page_path, drawn_sweep):
+        boxes = first_screen(browser, path, 390, 844)
+        assert boxes["answer"][1] <= 300
+        assert boxes["figure"][1] < 2 * 844
+
+
+def test_page_repeats_first_images_only_if_shown(smoke: Run, browser: Browser, tmp_path: Path) -> None:
+    picture = Picture(encode_png(np.zeros((4, 4, 1), np.uint8)), "row 3", "Training image 3", "Most memorised")
+    other = replace(picture, group="Least memorised")
+    path = tmp_path / "report.html"
+    strip = "[...document.querySelectorAll('.opening-strip img')].map(each => each.alt)"
+    for gallery, count in (
+        (Gallery("Images.", True, pictures=(picture, picture, other)), 2),
+        (Gallery("Images.", False, "Images of mine are your own data."), 0),
+    ):
+        path.write_text(page._page(smoke, [], gallery))
+        assert browser.open(path).evaluate(strip) == [picture.alt] * count
+
+
+def test_long_tables_are_folded(smoke: Run, browser: Browser, page_path: Path) -> None:
+    window = browser.open(page_path)
+    rows = "[...document.querySelectorAll('tbody tr')].filter(each => each.checkVisibility()).length"
+    assert len(smoke.summary) > 12
+    visible_count = window.evaluate(rows)
+    window.call("Emulation.setEmulatedMedia", {"media": "print"})
+    assert window.evaluate(rows) >= visible_count + len(smoke.summary)
 
 
 def test_page_requests_nothing_from_the_network(opened: Page, page_path: Path) -> None:
@@ -105,7 +167,7 @@ def test_page_opens_in_sandboxed_frame(browser: Browser, page_path: Path, tmp_pa
     window.evaluate("window.shown.then(() => true)")
     inside = window.frame()
     assert inside.evaluate("document.querySelectorAll('h1').length") == 1
-    assert inside.evaluate("getComputedStyle(document.body).maxWidth") == "1120px"
+    assert inside.evaluate("getComputedStyle(document.body).maxWidth") == "1280px"
     assert inside.evaluate("[...document.images].filter(each => !each.naturalWidth).length") == 0
     assert inside.evaluate("document.images.length") > 3
     assert [*window.complaints(), *inside.complaints()] == []
@@ -191,6 +253,8 @@ def test_page_is_accessible_to_screen_readers(opened: Page) -> None:
     assert all(below - above <= 1 for above, below in pairwise(structure["headings"]))
     assert structure["landmarks"] == [1, 1, 1, 1]
     assert sorted(set(structure["ids"])) == sorted(structure["ids"])
+    assert sorted(set(structure["regions"])) == sorted(structure["regions"])
+    assert structure["repeated"] == 0
     assert tuple(structure[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")) == (
         [],
         0,
@@ -466,7 +530,7 @@ def test_sweep_page_shows_all_cells(swept: Run, drawn_sweep: Path, browser: Brow
     assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
     text = window.evaluate("document.body.textContent")
     assert all(cell.verdict is not None and cell.verdict.sentence in text for cell in swept.cells)
-    assert window.evaluate("document.querySelectorAll('figure svg[role=img]').length") == 1
+    assert window.evaluate("document.querySelectorAll('figure svg[role=img]').length") == 2
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_page_has_certificate_front_trials_and_next_command(search_run: Finished
     page_text = pages.words(search_page)
     sentence = search_run.printed["recommendation"]["sentence"]
     places = [
-        "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
+        "Question Which training memorises least and is still useful enough?",
         "Answer recommended",
         sentence,
         "0.320: estimate",
@@ -61,6 +61,7 @@ def test_page_has_certificate_front_trials_and_next_command(search_run: Finished
         "at most 2.5 of 100 searches",
         "What this does not show",
         "Next steps Train with rate=0.006, wide=false",
+        "What was examined 4 trainings with different rate and wide",
         "Audited items and results",
         "How much utility does less memorisation cost?",
         "Audited again with fresh seeds",
@@ -121,7 +122,9 @@ def test_trial_page_links_back_to_its_search(searched: FinishedSearch, browser: 
     page = pages.draw(open_run(store, first))
     assert f"This run is the start and trial 2 of {search_run.name}. engram report" in pages.words(page)
     window = browser.open(page, width=900)
-    box = "document.querySelector('header dd a').getBoundingClientRect()"
+    link = "document.querySelector('.facts dd a')"
+    window.evaluate(f"{link}.scrollIntoView()")
+    box = f"{link}.getBoundingClientRect()"
     x, y = window.evaluate(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
     for kind in ("mousePressed", "mouseReleased"):
         window.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})

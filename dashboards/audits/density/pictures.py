@@ -26,15 +26,15 @@ BINS = 5  # bins of log P with examples of both kinds
 EXAMPLES = 4  # examples per kind and bin
 SAMPLES = 15
 CAPTION = (
-    f"Images with the {EACH} lowest, {EACH} median and {EACH} highest scores M as published, in nats, and their "
+    f"Images with the {EACH} highest, {EACH} median and {EACH} lowest scores M as published, in nats, and their "
     "p-values; examples of highly memorised and regular images by log P; the closest pairs of training images; and "
     "samples of the model of all data, if they were measured."
 )
-NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Most memorised"}
+NAMES = {"highest": "Most memorised", "median": "In the middle", "lowest": "Least memorised"}
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """Show observations by ascending published score, then outliers, duplicates and samples."""
+    """Show observations with the highest, median and lowest published scores, then outliers, duplicates and samples."""
     observations = Observations(run.table("scores"))
     groups = score_extremes(observations)
     if not groups and not run.table("duplicates").num_rows:
@@ -71,7 +71,10 @@ def _measured_pictures(
 
 
 def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
-    """Return the indices of observations with the lowest, median and highest scores, disjoint and ascending."""
+    """Return the indices of observations with the highest, median and lowest scores, which are disjoint.
+
+    The highest come first, in descending order; the others are ascending.
+    """
     scores = observations.column("m")
     defined = np.flatnonzero(~np.isnan(scores))
     if len(defined) != 0 and len(observations.rows) != len(scores):
@@ -80,10 +83,10 @@ def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
     count = min(EACH, len(order) // 3)
     if not count:
         if len(order):
-            return {"highest": order}
+            return {"highest": order[::-1]}
         return {}
     middle = (len(order) - count) // 2
-    return {"lowest": order[:count], "median": order[middle : middle + count], "highest": order[-count:]}
+    return {"highest": order[: -count - 1 : -1], "median": order[middle : middle + count], "lowest": order[:count]}
 
 
 def score_pictures(

@@ -17,8 +17,8 @@ __all__ = ["figures", "gallery"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """Return the figures of records, which decide the answer, then those of attacks."""
     return (
-        loss.roc(run.table("loss_roc")),
         loss.histograms(run.table("loss_scores")),
+        loss.roc(run.table("loss_roc")),
         influence(run.table("records")),
         roc(run.table("roc")),
         histograms(run.table("histograms")),

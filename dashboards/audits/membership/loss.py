@@ -24,12 +24,15 @@ from tasks.external.split_audit import SCORES
 PANEL = 2.6  # inches
 BINS = 40
 BEYOND = 0.005  # share of scores beyond the bins at each end
+SMALLEST = 1e-12  # a loss of 0 has no finite log-odds
 EACH = 15  # members shown
 SERIES = drawing.SERIES[0]
 CAPTION = (
     f"The {EACH} members with the lowest exposure: the share of non-members that the model predicts at least as well. "
     "Easy records have a low exposure in every model, so this order is no evidence about a single record."
 )
+
+OPENING_LABEL = "Members that the model predicts better than almost all non-members"
 
 
 @with_columns(ROC.names, filled="false_positive")
@@ -77,8 +80,9 @@ def roc(table: pa.Table) -> Figure | None:
 
 @with_columns(SCORES.names, filled="log_p")
 def histograms(table: pa.Table) -> Figure | None:
-    """Draw the scores of members and non-members."""
-    scores = numbers(table, "log_p")
+    """Draw the scores of members and non-members as log-odds, which order them in the same way as the loss."""
+    log_p = np.minimum(numbers(table, "log_p"), -SMALLEST)
+    scores = log_p - np.log(-np.expm1(log_p))
     member = integers(table, "member") == 1
     low, high = np.quantile(scores, (BEYOND, 1 - BEYOND))
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
@@ -88,13 +92,13 @@ def histograms(table: pa.Table) -> Figure | None:
         counts = np.histogram(np.clip(scores[member == inside], edges[0], edges[-1]), edges)[0]
         layers.append(histogram(counts / counts.sum(), edges, colour))
         words.append(f"{side} {drawing.format_number(median(counts, edges))}")
-    facet = Facet(layers, "", Axis("share", max_ticks=4), Axis("log-probability of the label, nats"))
+    facet = Facet(layers, "", Axis("share", max_ticks=4), Axis("log-odds of the label, nats"))
     return Chart(
         "scores",
         "How different is the loss on members and on non-members?",
-        f"Log-probability of the label, which is the negative loss, of {int(member.sum()):,} members and "
-        f"{int((~member).sum()):,} non-members. The outer bins include more extreme values. If the model does not "
-        "know its training data, both histograms are equal.",
+        f"Log-odds of the label for {int(member.sum()):,} members and {int((~member).sum()):,} non-members. They rise "
+        "as the loss falls. The outer bins include more extreme values. If the model does not know its training data, "
+        "both histograms are equal.",
         f"Medians: {', '.join(words)}.",
         1.95 + legend.ROW,
         facet_panels([facet], 1.75),
@@ -138,7 +142,7 @@ def exposed_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | N
             yield Picture(encode_png(pixels), title, f"Member, {title}")
 
     try:
-        return Gallery(CAPTION, True, "", tuple(draw()))
+        return Gallery(CAPTION, True, "", tuple(draw()), opening_label=OPENING_LABEL)
     except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}. {listed}")
 

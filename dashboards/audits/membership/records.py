@@ -30,6 +30,7 @@ CAPTION = (
     f"The {EACH} records with the highest mem and the {EACH} with the lowest, in order of mem and then of their "
     "effect, with label and p-value of the exact test."
 )
+OPENING_LABEL = "Records whose answer depends most on whether a model was trained on them"
 GROUPS = ("Most memorised", "Least memorised")
 
 
@@ -119,7 +120,7 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
                 yield Picture(encode_png(images.train_images[row]), title, f"Record, {title}", name)
 
     try:
-        return Gallery(CAPTION, True, "", tuple(draw()))
+        return Gallery(CAPTION, True, "", tuple(draw()), opening_label=OPENING_LABEL)
     except (ValueError, OSError, IndexError) as error:  # includes DatasetError
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}. {words}")
 

@@ -23,6 +23,8 @@ from tasks.datasets.images import as_shape
 
 MOST = 36  # canaries shown
 PROBES = 3  # probe images, each shown clean, with the feature and with a random patch
+CANARIES = "Training images with the feature"
+PROBE_IMAGES = "Probe images: clean, with the feature and with a random patch"
 VARIED = 500  # probe images from which those with the highest contrast are chosen
 
 
@@ -107,7 +109,8 @@ def _canary_pictures(
     for canary, label, effect in canary_rows:
         (image,) = burn(trained_on.train_images[canary : canary + 1], own_features.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"
-        yield Picture(encode_png(image), title, f"Training image {canary} with the feature, {title}")
+        alt = f"Training image {canary} with the feature, {title}"
+        yield Picture(encode_png(image), title, alt, CANARIES)
 
 
 def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
@@ -121,4 +124,5 @@ def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Pictur
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for index, row in enumerate(rows.tolist()):
         for name, image in names.items():
-            yield Picture(encode_png(image[index]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
+            title = f"probe image {row}, {name}"
+            yield Picture(encode_png(image[index]), title, f"Image {row} of the probe images, {name}", PROBE_IMAGES)
