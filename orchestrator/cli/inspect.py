@@ -80,12 +80,13 @@ def runs(
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """List the runs in a store with their states, answers and jobs.
+    """List the runs in a store with their effects, answers, states and jobs.
 
     Each search appears as one line. To list its trials as well, use --all or --json.
     """
     from orchestrator.cli import verdict
-    from orchestrator.inspection import results, status
+    from orchestrator.headlines import headline_shape
+    from orchestrator.inspection import answers, results, status
 
     with command_store(store) as opened_store:
         statuses = status.overview(opened_store)
@@ -95,17 +96,25 @@ def runs(
         else:
             hidden = status.trials(statuses, opened_store)
         statuses = [run for run in statuses if run.run not in hidden]
-        answers = {run.run: results.short_answer(journals[run.run], opened_store) for run in statuses if run.finished}
+        finished = [run.run for run in statuses if run.finished]
+        short_answers = {run: results.short_answer(journals[run], opened_store) for run in finished}
+        if json:
+            shapes = {run: headline_shape(results.headline(journals[run], opened_store)) for run in finished}
+        else:
+            effects = {run: answers.effect(journals[run], opened_store) for run in finished}
     for run in statuses:
         if run.state == "unreadable":
             say(f"engram: {run.note}")
     if json:
-        run_descriptions = [
-            verdict.shape(run) | {"created": run.created, "answer": answers.get(run.run) or None} for run in statuses
-        ]
+        run_descriptions = []
+        for run in statuses:
+            result = {"answer": short_answers.get(run.run) or None, "effect": shapes.get(run.run)}
+            run_descriptions.append(verdict.shape(run) | {"created": run.created, **result})
         emit({"runs": run_descriptions})
     elif statuses:
-        rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
+        rows = []
+        for run in statuses:
+            rows.append(verdict.row(run, effects.get(run.run, ""), short_answers.get(run.run, "")))
         table(rows, filled_columns(rows))
         if hidden:
             say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists all runs")
