@@ -99,7 +99,7 @@ def runs(
         finished = [run.run for run in statuses if run.finished]
         short_answers = {run: results.short_answer(journals[run], opened_store) for run in finished}
         if json:
-            shapes = {run: headline_shape(results.headline(journals[run], opened_store)) for run in finished}
+            shapes = {run: headline_shape(answers.run_headline(journals[run], opened_store)) for run in finished}
         else:
             effects = {run: answers.effect(journals[run], opened_store) for run in finished}
     for run in statuses:

@@ -206,14 +206,20 @@ def effect(journal: Journal, store: Store) -> str:
     reduction in memorisation. Returns an empty string if there is no number.
     """
     if search_results.is_search(journal.about()):
-        search = search_results.read_search(journal)
-        return headlines.format_headline(search_headline(search))
+        return headlines.format_headline(run_headline(journal, store))
     numbers = []
     for cell in results.cells(journal) or (journal.run,):
         with suppress(EngramError):
             if (headline := results.headline(journal.sibling(cell), store)) is not None:
                 numbers.append(headline)
     return headlines.format_range(numbers)
+
+
+def run_headline(journal: Journal, store: Store) -> Headline | None:
+    """Return the number that compares runs or searches. Returns None if there is none, and for a sweep."""
+    if search_results.is_search(journal.about()):
+        return search_headline(search_results.read_search(journal))
+    return results.headline(journal, store)
 
 
 def search_headline(search: SearchResults) -> Headline | None:
