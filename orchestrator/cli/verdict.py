@@ -245,17 +245,18 @@ def _print_answer(report: Report, store: str | None, next_step: str) -> None:
 
 
 def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
-    """Print the answer of a run, the next step and the first rows of its summary. Returns the number of rows."""
+    """Print the effect and answer of a run, the next step and the first summary rows. Returns the number of rows."""
     from orchestrator.inspection import answers, results
 
     assert report.store is not None
     rows = results.summary(journal, report.store).table.to_pylist()
     answer = results.answer(journal, report.store)
     headline = results.headline(journal, report.store)
-    if headline is not None:
-        show(f"effect: {format_headline(headline)}, {answers.row_name(headline.row)}")
-        show("")
     if answer is not None:
+        if headline is not None:
+            name = answers.row_name(headline.row) if headline.unit else ""
+            show(f"effect: {', '.join(filter(None, (format_headline(headline), name)))}")
+            show("")
         paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         if next_step:
             paragraph(next_step)

@@ -128,7 +128,7 @@ def test_every_list_shows_the_same_effect(store: Store, tmp_path: Path) -> None:
         assert f"**{text}**" in note.run_note(run.journal, store, "finished")
         assert f"| {text} | {answer.answer} |" in sweep_note
         assert f"| {text} | {answer.answer} |" in card
-        assert f"<td>{text}</td>" in page.read_text()
+        assert f">{text}</data></td>" in page.read_text()
         assert [element.attrib["value"] for element in case.iter("property")] == [text]
         assert (case.findtext("system-out") or "").startswith(f"{text}. {answer.answer.capitalize()}")
         for failure in case.iter("failure"):

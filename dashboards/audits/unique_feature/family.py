@@ -64,9 +64,8 @@ def family(table: pa.Table) -> Figure | None:
 
 
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
-    """Draw one row with the rank of each model. If there are too many, those that respond most are drawn."""
-    strongest = sorted(range(len(models)), key=lambda index: models[index].p_value)[:MOST]
-    drawn_models = [models[index] for index in sorted(strongest)]
+    """Draw one row with the rank of each of the first models."""
+    drawn_models = models[:MOST]
     step = 0.27
     if len(drawn_models) <= 3:
         step = 0.45
