@@ -311,7 +311,7 @@ def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
 def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remaining_height: float) -> Sequence[int]:
     """Return the indices of the findings that fit into a table of this height.
 
-    Findings that accuse the model take priority, followed by open ones.
+    Findings that accuse the model take priority, followed by open ones. Among these, larger effects take priority.
     """
     summary_height = 0
     if run.cells:
@@ -319,7 +319,9 @@ def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remai
     heights = [height + summary_height for height in _heights(run, every)]
     if sum(heights) <= remaining_height - (0 if run.cells else sheet.ROW):
         return range(len(every))
-    order = sorted(range(len(every)), key=lambda index: TONES.index(_tone(*every[index])))
+    order = sorted(
+        range(len(every)), key=lambda index: (TONES.index(_tone(*every[index])), -_strength(every[index][0]))
+    )
     return sorted(sheet.fitting_items(order, [heights[index] for index in order], remaining_height - sheet.ROW))
 
 
@@ -328,11 +330,17 @@ def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]
     columns = 0
     if run.cells:
         columns = len(configuration.distinguishing_fields(run))
+        columns += any(cell.effect for cell, _ in every)
     columns += 1 + any(finding.finding.target for _, finding in every)
     heights = []
     for _, finding in every:
         heights.append(sheet.row_height(finding.finding.sentence, columns))
     return heights
+
+
+def _strength(cell: Run) -> float:
+    """Return the size of the effect. 0 if there is none."""
+    return 0.0 if cell.headline is None else cell.headline.strength
 
 
 def _tone(run: Run, finding: ShownFinding) -> str:

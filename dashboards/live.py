@@ -78,7 +78,7 @@ class LivePages:
             changes = bool(run_status.driver) or not run_status.finished
             answer = ""
             if run_status.finished:
-                answer = results.short_answer(run.journal, self._store)
+                answer = ", ".join(filter(None, (run.effect, results.short_answer(run.journal, self._store))))
             return document.render(
                 "live.html",
                 run=run,

@@ -160,7 +160,7 @@ def _results_context(run: Run) -> dict[str, Any]:
         "summed": run.table("summary").num_columns > 0,
         "columns": _columns(run.summary),
         "evidence_columns": _columns(evidence(run)),
-        "answers": [(cell, _headline(cell)) for cell in run.cells],
+        "answers": [(cell, cell.headline and cell.headline.row) for cell in run.cells],
         "telling": configuration.distinguishing_fields(run),
         "counts": _counts(run),
         "together": html_table.sheet("summary", run.table("summary")) if run.cells else None,
@@ -240,14 +240,6 @@ def _counts(run: Run) -> str:
             answers = [finding.answer for finding in run.certificate.findings]
     of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(answers).items())
     return f"{format_count(len(answers), 'run' if run.cells else 'target')}: {of_all}."
-
-
-def _headline(cell: Run) -> Row | None:
-    """Return the first row of a cell's evidence, or of its summary if it has no evidence.
-
-    Returns None if both are empty.
-    """
-    return next(iter([*evidence(cell), *cell.summary]), None)
 
 
 def _progress_notices(run: Run) -> Iterator[str]:

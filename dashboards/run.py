@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import SpecError
-from orchestrator.inspection import results, search_results, status
+from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import Disclosure, typed_config
 from orchestrator.inspection.search_results import SearchResults, TrialOf
 from orchestrator.inspection.status import Status
@@ -21,7 +21,7 @@ from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.contract.certificate import Certificate
 from tasks.contract.crosswalk import CAVEAT, describe_controls
-from tasks.contract.objectives import Objectives
+from tasks.contract.objectives import Headline, Objectives
 from tasks.contract.summaries import blank_weak_interval
 from tasks.contract.verdict import Meaning, Verdict
 
@@ -107,6 +107,16 @@ class Run:
     @cached_property
     def verdict(self) -> Verdict | None:
         return results.answer(self.journal, self.store)
+
+    @cached_property
+    def headline(self) -> Headline | None:
+        """The number that compares runs. None if the summary lacks it, and for a sweep."""
+        return results.headline(self.journal, self.store)
+
+    @cached_property
+    def effect(self) -> str:
+        """The number that compares runs, with its unit and interval. For a sweep, the range over its cells."""
+        return answers.effect(self.journal, self.store)
 
     @cached_property
     def details(self) -> Details:

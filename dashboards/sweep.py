@@ -15,6 +15,7 @@ from dashboards.run import Run
 from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
 from tasks.contract.grouping import group_by
+from tasks.contract.summaries import name_of
 
 LINES = 6  # maximum number of lines; more could not be distinguished, so the cells are listed instead
 LETTERS = 52  # letters that fit below the panels
@@ -31,7 +32,7 @@ Name = tuple[str, str]  # metric and setting of a summary row
 class Cell:
     """One cell of a sweep: its distinguishing values as text, and its summary rows by metric and setting.
 
-    `carrying` names the rows that decide its verdict. It is empty if there is no verdict.
+    `carrying` names the row that compares the cells, then the rows that decide its verdict.
     """
 
     setting: Mapping[str, str]
@@ -98,7 +99,10 @@ def _as_cell(run: Run, setting: Setting) -> Cell:
     """Read a cell's summary and convert `setting` to text."""
     texts = {name: _value_label(value) for name, value in setting.items()}
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
-    return Cell(texts, rows, run.verdict.rows if run.verdict else ())
+    carrying = [] if run.headline is None else [name_of(run.headline.row)]
+    if run.verdict is not None:
+        carrying.extend(run.verdict.rows)
+    return Cell(texts, rows, list(dict.fromkeys(carrying)))
 
 
 def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[str, list[Cell]]:

@@ -62,7 +62,7 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
     if gate.is_open:
         return code
     from orchestrator.inspection.answers import CellAnswer, cell_answers
-    from orchestrator.inspection.results import answer
+    from orchestrator.inspection.results import answer, headline
     from orchestrator.inspection.search_results import is_search
 
     about = journal.about()
@@ -70,7 +70,9 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
         raise SpecError(
             f"{journal.run} is a search, but --fail-on and --junit require a single run; pass one of its trials"
         )
-    cells = cell_answers(journal, store) or [CellAnswer(journal.run, {}, answer(journal, store), None)]
+    cells = cell_answers(journal, store)
+    if not cells:
+        cells = [CellAnswer(journal.run, {}, answer(journal, store), headline(journal, store))]
     if gate.junit is not None:
         finished = {cell.run for cell in cells if journal.sibling(cell.run).has_finished()}
         suite = junit_xml(journal.run, about["audit"], cells, gate.answers, finished)
@@ -87,7 +89,8 @@ def junit_xml(
 ) -> ElementTree.Element:
     """Convert the answers of a run, or of the cells of a sweep, to test cases. Answers listed in `fails` are failures.
 
-    A cell without an answer is an error. Its message depends on whether its run is among the `finished` ones.
+    A cell without an answer is an error. Its message depends on whether its run is among the `finished` ones. The
+    message and the output of an answer begin with the number that compares runs, which is also the property `effect`.
     """
     counts = {
         "tests": len(cells),
@@ -107,10 +110,18 @@ def junit_xml(
             ElementTree.SubElement(case, "error", {"message": f"no answer: {reason}"})
             continue
         verdict = cell.verdict
+        effect = []
+        if cell.effect:
+            effect = [cell.effect]
+            properties = ElementTree.SubElement(case, "properties")
+            ElementTree.SubElement(properties, "property", _attributes({"name": "effect", "value": cell.effect}))
         if verdict.answer in fails:
-            failure = ElementTree.SubElement(case, "failure", {"type": verdict.answer, "message": verdict.answer})
+            message = ", ".join([*effect, verdict.answer])
+            failure = ElementTree.SubElement(case, "failure", _attributes({"type": verdict.answer, "message": message}))
             failure.text = printable(verdict.sentence)
-        ElementTree.SubElement(case, "system-out").text = printable(f"{verdict.sentence} {verdict.limits_in_full}")
+        begin = "".join(f"{text}. " for text in effect)
+        text = f"{begin}{verdict.sentence} {verdict.limits_in_full}"
+        ElementTree.SubElement(case, "system-out").text = printable(text)
     return suites
 
 

@@ -39,8 +39,8 @@ def runs(
 ) -> None:
     """List the runs of the store, or show the state of one run.
 
-    Lists each run with its state, answer and jobs. Each search appears as one line. To list its trials as well, use
-    --all or --json. To follow a run, use engram runs status --watch. See also engram runs logs and engram runs cancel.
+    Lists each run with its effect, answer, state and jobs. Each search appears as one line. To list its trials as well,
+    use --all or --json. To follow a run, use engram runs status --watch. See also engram runs logs and engram runs cancel.
     """
     if run is None:
         _list_runs(everything, store, json)
@@ -52,7 +52,8 @@ def runs(
 
 def _list_runs(everything: bool, store: str | None, json: bool) -> None:
     from orchestrator.cli import verdict
-    from orchestrator.inspection import results, status
+    from orchestrator.headlines import headline_shape
+    from orchestrator.inspection import answers, results, status
 
     with command_store(store) as opened_store:
         statuses = status.overview(opened_store)
@@ -62,17 +63,25 @@ def _list_runs(everything: bool, store: str | None, json: bool) -> None:
         else:
             hidden = status.trials(statuses, opened_store)
         statuses = [run for run in statuses if run.run not in hidden]
-        answers = {run.run: results.short_answer(journals[run.run], opened_store) for run in statuses if run.finished}
+        finished = [run.run for run in statuses if run.finished]
+        short_answers = {run: results.short_answer(journals[run], opened_store) for run in finished}
+        if json:
+            shapes = {run: headline_shape(answers.run_headline(journals[run], opened_store)) for run in finished}
+        else:
+            effects = {run: answers.effect(journals[run], opened_store) for run in finished}
     for run in statuses:
         if run.state == "unreadable":
             say(f"engram: {run.note}")
     if json:
-        run_descriptions = [
-            verdict.shape(run) | {"created": run.created, "answer": answers.get(run.run) or None} for run in statuses
-        ]
+        run_descriptions = []
+        for run in statuses:
+            result = {"answer": short_answers.get(run.run) or None, "effect": shapes.get(run.run)}
+            run_descriptions.append(verdict.shape(run) | {"created": run.created, **result})
         emit({"runs": run_descriptions})
     elif statuses:
-        rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
+        rows = []
+        for run in statuses:
+            rows.append(verdict.row(run, effects.get(run.run, ""), short_answers.get(run.run, "")))
         table(rows, filled_columns(rows))
         if hidden:
             say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists all runs")

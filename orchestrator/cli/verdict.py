@@ -23,6 +23,7 @@ from orchestrator.cli.terminal import (
     table,
 )
 from orchestrator.errors import StoreError
+from orchestrator.headlines import format_headline, headline_shape
 from orchestrator.inspection.compare import Comparison, Difference, Row
 from orchestrator.quantities import format_count
 
@@ -156,8 +157,8 @@ def _describe_trials(search: SearchResults) -> str:
     return f"{search.made} of {format_count(search.planned, 'trial')} done"
 
 
-def row(status: Status, answer: str) -> dict[str, Any]:
-    """Return a run and its answer as a row in the list of runs."""
+def row(status: Status, effect: str, answer: str) -> dict[str, Any]:
+    """Return a run, the number that compares runs and its answer as a row in the list of runs."""
     from orchestrator.spec import resolve
 
     varied = resolve.label(status.setting, status.setting)
@@ -172,6 +173,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
         state += f", {jobs['failed']} failed"
     return {
         "run": status.run,
+        "effect": effect,
         "answer": answer,
         "state": state,
         "preset": status.preset,
@@ -243,13 +245,18 @@ def _print_answer(report: Report, store: str | None, next_step: str) -> None:
 
 
 def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
-    """Print the answer of a run, the next step and the first rows of its summary. Returns the number of rows."""
+    """Print the effect and answer of a run, the next step and the first summary rows. Returns the number of rows."""
     from orchestrator.inspection import answers, results
 
     assert report.store is not None
     rows = results.summary(journal, report.store).table.to_pylist()
     answer = results.answer(journal, report.store)
+    headline = results.headline(journal, report.store)
     if answer is not None:
+        if headline is not None:
+            name = answers.row_name(headline.row) if headline.unit else ""
+            show(f"effect: {', '.join(filter(None, (format_headline(headline), name)))}")
+            show("")
         paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         if next_step:
             paragraph(next_step)
@@ -261,18 +268,26 @@ def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
 
 
 def _print_sweep_answers(report: Report, journal: Journal) -> int:
-    """Print one row per sweep cell: its answer and the supporting number. Returns the number of rows."""
+    """Print one row per sweep cell: the number that compares the cells, and its answer. Returns the number of rows.
+
+    If there are too many, the cells with the strongest results are printed.
+    """
     from orchestrator.inspection import answers
 
     assert report.store is not None
     cells = answers.cell_answers(journal, report.store)
-    answered = [cell for cell in cells if cell.row is not None]
-    if answered:
-        rows = [_cell_row(cell) for cell in answered[:LISTED]]
-        table(rows, filled_columns(rows), right_aligned=("estimate", "p"))
+    answered = [cell for cell in cells if cell.headline is not None or cell.verdict is not None]
+    printed = answers.strongest_cells(answered, report.audit, LISTED)
+    if printed:
+        rows = [_cell_row(cell) for cell in printed]
+        table(rows, filled_columns(rows))
+    names = dict.fromkeys(answers.row_name(cell.headline.row) for cell in printed if cell.headline is not None)
+    if names:
+        show("")
+        paragraph(f"effect: {'; '.join(names)}")
     _show_sweep_error(report)
-    if len(answered) > LISTED:
-        show(f"... and {format_count(len(answered) - LISTED, 'more cell')}")
+    if len(answered) > len(printed):
+        show(f"... and {format_count(len(answered) - len(printed), 'more cell')} with weaker results")
     if len(cells) <= MAX_ROWS:
         for cell in answered:
             if cell.verdict is not None:
@@ -280,7 +295,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
                 style = STYLES[answers.tone(report.audit, cell.verdict)]
                 lead = cell.verdict.answer.capitalize()
                 paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
-    return len(answered[:LISTED])
+    return len(printed)
 
 
 def _show_sweep_error(report: Report) -> None:
@@ -299,18 +314,8 @@ def _show_sweep_error(report: Report) -> None:
 
 
 def _cell_row(cell: CellAnswer) -> dict[str, str]:
-    """Return a sweep cell as a table row: its varied fields, its answer, and the supporting number."""
-    from orchestrator.inspection import answers
-
-    row = cell.row or {}
-    values = numbers(row)
-    measured = {"measured": answers.row_name(row) if row else ""}
-    return {
-        **cell.varied,
-        "answer": "" if cell.verdict is None else cell.verdict.answer,
-        **measured,
-        **{name: values[name] for name in ("estimate", "95 % interval", "p")},
-    }
+    """Return a sweep cell as a table row: its varied fields, the number that compares the cells, and its answer."""
+    return {**cell.varied, "effect": cell.effect, "answer": "" if cell.verdict is None else cell.verdict.answer}
 
 
 def lines(answer: Mapping[str, Any]) -> list[str]:
@@ -395,12 +400,14 @@ def _trial_value(value: dict[str, Any] | None) -> str:
 
 
 def comparison_shape(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON: runs, audits, differing fields and environment, answers, and paired rows."""
-    return dataclasses.asdict(comparison)
+    """Return a comparison as JSON: runs, audits, differing fields and environment, answers, effects, paired rows."""
+    shape = dataclasses.asdict(comparison)
+    del shape["headlines"]
+    return shape | {"effects": [headline_shape(headline) for headline in comparison.headlines]}
 
 
 def display_comparison(comparison: Comparison) -> None:
-    """Print a comparison on stdout: names, differences, summaries, answers.
+    """Print a comparison on stdout: names with effects and answers, differences, summaries, answers in full.
 
     Prints one line if the runs answer different questions.
     """
@@ -408,8 +415,11 @@ def display_comparison(comparison: Comparison) -> None:
         (a, b), (audit_a, audit_b) = comparison.runs, comparison.audits
         paragraph(f"nothing to compare: {a} ({audit_a}) and {b} ({audit_b}) answer different questions")
         return
-    for letter, run, audit in zip("ab", comparison.runs, comparison.audits, strict=True):
-        show(f"{letter}  {run} ({audit})")
+    for index, letter in enumerate("ab"):
+        answer = comparison.answers[index]
+        result = [format_headline(comparison.headlines[index]), answer.answer if answer else ""]
+        line = ": ".join(filter(None, (f"({comparison.audits[index]})", ", ".join(filter(None, result)))))
+        show(f"{letter}  {comparison.runs[index]} {line}")
     show("")
     differing = [*_differing("config", comparison.fields), *_differing("made with", comparison.environment)]
     table(differing or [{"": "same configuration and same environment"}])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator import rounding
+from orchestrator import headlines, rounding
 from orchestrator.errors import EngramError
 from orchestrator.inspection import results, search_results
 from orchestrator.inspection.search_results import SearchResults
@@ -15,6 +16,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
+from tasks.contract.objectives import SHARE, Headline
 from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # a summary row
@@ -28,15 +30,20 @@ BEYOND = (
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """A sweep cell: its run, the fields that distinguish it, its answer, and the row that supports the answer.
+    """A sweep cell: its run, the fields that distinguish it, its answer, and the number that compares the cells.
 
-    Without an answer, `row` is the first row of the summary, or None if nothing is stored.
+    `headline` is None if nothing is stored, or if the summary lacks the number.
     """
 
     run: str
     varied: Mapping[str, str]
     verdict: Verdict | None
-    row: Row | None
+    headline: Headline | None = None
+
+    @property
+    def effect(self) -> str:
+        """The number with its unit and interval. Empty if there is none."""
+        return headlines.format_headline(self.headline)
 
     @property
     def label(self) -> str:
@@ -49,13 +56,16 @@ class CellAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """An audit's answer and the first summary row that supports it.
+    """An audit's answer and the summary row that compares its runs.
 
     answer, tone: the answer, such as `memorised`, and its tone: `accused`, `cleared` or `open`.
     sentence, limits: the answer with its evidence, and its limits, after the result of the paper's own test.
     metric, setting: the row of the summary; estimate, low, high: its number with the 95 % interval; null: the estimate
     expected without memorisation; p: its p-value; n, unit: the sample size and its unit. Each is None if the row has no
-    such value, or if no row supports the answer.
+    such value. If the summary lacks this row, it is the first row that supports the answer. If there is none either,
+    each is None.
+    effect: the number in words, with its unit and interval, as every list shows it; effect_unit: the unit of the
+    estimate. Both are empty if the summary lacks the number.
     look: the number of times that this question was examined; cells: the number of cells judged together;
     summed_error: the maximum number of false findings in 100 such audits of models without memorisation, summed over
     looks and cells. None if the audit states no error.
@@ -77,6 +87,8 @@ class Answer:
     look: int = 1
     cells: int = 1
     summed_error: float | None = None
+    effect: str = ""
+    effect_unit: str = ""
 
 
 def run_answer(journal: Journal, store: Store) -> Answer | None:
@@ -101,12 +113,18 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
         cells=recorded.get("cells", 1),
         summed_error=recorded.get("summed_error"),
     )
-    rows = supporting_rows(verdict, results.summary(journal, store).table.to_pylist())
-    if not rows:
+    headline = results.headline(journal, store)
+    row: Row | None
+    if headline is not None:
+        row = headline.row
+        answer = replace(answer, effect=headlines.format_headline(headline), effect_unit=headline.unit)
+    else:
+        row = next(iter(supporting_rows(verdict, results.summary(journal, store).table.to_pylist())), None)
+    if row is None:
         return answer
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
-    numbers = {name: rows[0][name] for name in names}
-    return replace(answer, setting=rounding.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+    numbers = {name: row[name] for name in names}
+    return replace(answer, setting=rounding.parse_setting(row["setting"]) or {}, p=row["p_value"], **numbers)
 
 
 def search_answer(search: SearchResults) -> Answer | None:
@@ -164,11 +182,60 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
     for name, setting in settings.items():
         cell = journal.sibling(name)
         verdict = results.answer(cell, store)
-        rows = results.summary(cell, store).table.to_pylist()
-        row = next(iter((verdict and supporting_rows(verdict, rows)) or rows), None)
         varied = {field: text(setting[field]) for field in fields if field in setting}
-        answers.append(CellAnswer(name, varied, verdict, row))
+        answers.append(CellAnswer(name, varied, verdict, results.headline(cell, store)))
     return answers
+
+
+def strongest_cells(cells: Sequence[CellAnswer], audit: str, count: int) -> list[CellAnswer]:
+    """Return at most `count` cells in their order: those that accuse first, then those with the largest effects."""
+
+    def weakness(index: int) -> tuple[bool, float]:
+        cell = cells[index]
+        is_accused = cell.verdict is not None and tone(audit, cell.verdict) == "accused"
+        return not is_accused, 0.0 if cell.headline is None else -cell.headline.strength
+
+    chosen = sorted(range(len(cells)), key=weakness)[:count]
+    return [cells[index] for index in sorted(chosen)]
+
+
+def effect(journal: Journal, store: Store) -> str:
+    """Return the number that compares runs, with its unit and interval, as every list shows it.
+
+    For a sweep, returns the range over its cells, as in `0.013 to 0.37 nats`. For a search, returns the winner's
+    reduction in memorisation. Returns an empty string if there is no number.
+    """
+    if search_results.is_search(journal.about()):
+        return headlines.format_headline(run_headline(journal, store))
+    numbers = []
+    for cell in results.cells(journal) or (journal.run,):
+        with suppress(EngramError):
+            if (headline := results.headline(journal.sibling(cell), store)) is not None:
+                numbers.append(headline)
+    return headlines.format_range(numbers)
+
+
+def run_headline(journal: Journal, store: Store) -> Headline | None:
+    """Return the number that compares runs or searches. Returns None if there is none, and for a sweep."""
+    if search_results.is_search(journal.about()):
+        return search_headline(search_results.read_search(journal))
+    return results.headline(journal, store)
+
+
+def search_headline(search: SearchResults) -> Headline | None:
+    """Return the winner's reduction in memorisation compared with the start. Returns None without a recommendation."""
+    recommendation = search_answer(search)
+    if recommendation is None or recommendation.estimate is None:
+        return None
+    registered = audits.find_installed(search.audit)
+    objectives = None if registered is None else registered.audit.objectives
+    unit = "" if objectives is None else objectives.memorization.unit
+    if unit == SHARE:
+        wording = "{} percentage points less"
+    else:
+        wording = " ".join(filter(None, ("{}", unit, "less")))
+    numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high", "null", "n")}
+    return Headline(REDUCTION_METRIC, unit, wording, {"metric": REDUCTION_METRIC, "setting": "{}", **numbers})
 
 
 def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:

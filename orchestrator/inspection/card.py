@@ -1,6 +1,6 @@
 """Parts of a model card from an audit: the YAML block that model hubs read, and a section of text.
 
-The block is Hugging Face's `model-index`. For each answer it contains the supporting number with its interval, the
+The block is Hugging Face's `model-index`. For each answer it contains the effect (the number that compares runs), the
 value expected without memorisation, the p-value, and the SHA-256 of the report file, which identifies the report.
 """
 
@@ -16,6 +16,7 @@ import yaml
 
 from orchestrator import rounding
 from orchestrator.errors import EngramError
+from orchestrator.headlines import format_headline
 from orchestrator.inspection import answers, page_seal, results
 from orchestrator.inspection.disclosure import Disclosure, typed_config
 from orchestrator.inspection.search_results import is_search
@@ -40,11 +41,15 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class CardEntry:
-    """A run, its answer, and the summary row that supports it."""
+    """A run, its answer, and the summary row that compares runs.
+
+    If the summary lacks this row, `row` is the first row that supports the answer and `effect` is empty.
+    """
 
     run: Journal
     verdict: Verdict
     row: answers.Row
+    effect: str
 
 
 def model_card(journal: Journal, store: Store, page: Path) -> str:
@@ -71,12 +76,14 @@ def model_card(journal: Journal, store: Store, page: Path) -> str:
 def _entry(run: Journal, store: Store) -> CardEntry | None:
     verdict = results.answer(run, store)
     if verdict is None:
-        rows = []
-    else:
-        rows = answers.supporting_rows(verdict, results.summary(run, store).table.to_pylist())
-    if verdict is None or not rows:
         return None
-    return CardEntry(run, verdict, rows[0])
+    headline = results.headline(run, store)
+    if headline is not None:
+        return CardEntry(run, verdict, headline.row, format_headline(headline))
+    rows = answers.supporting_rows(verdict, results.summary(run, store).table.to_pylist())
+    if rows:
+        return CardEntry(run, verdict, rows[0], "")
+    return None
 
 
 def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
@@ -96,6 +103,7 @@ def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
                 "value": row["estimate"],
                 "args": {
                     "answer": entry.verdict.answer,
+                    **({"effect": entry.effect} if entry.effect else {}),
                     **numbers,
                     "setting": rounding.parse_setting(row["setting"]) or {},
                     "run": entry.run.run,
@@ -107,7 +115,7 @@ def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
 
 
 def _section(question: str, entries: Sequence[CardEntry], digest: str) -> str:
-    head = ("run", "answer", *answers.HEAD)
+    head = ("run", "effect", "answer", *answers.HEAD)
     lines = [
         "## Memorisation audit",
         "",
@@ -116,7 +124,8 @@ def _section(question: str, entries: Sequence[CardEntry], digest: str) -> str:
         _line(head),
         "|---" * len(head) + "|",
     ]
-    lines += [_line((entry.run.run, entry.verdict.answer, *answers.row_cells(entry.row))) for entry in entries]
+    for entry in entries:
+        lines.append(_line((entry.run.run, entry.effect, entry.verdict.answer, *answers.row_cells(entry.row))))
     for entry in entries:
         lines += ["", f"{entry.run.run}: {printable(entry.verdict.sentence)} {printable(entry.verdict.limits_in_full)}"]
     return "\n".join([*lines, "", f"SHA-256 of the report: `{digest}`", ""])

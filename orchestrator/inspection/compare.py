@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import flatten
 from orchestrator.store import Store
+from tasks.contract.objectives import Headline
 from tasks.contract.verdict import Verdict
 
 Row = Mapping[str, Any]
@@ -46,6 +47,7 @@ class Comparison:
     environment: tuple[Difference, ...]  # versions and commit at the time the runs were computed
     answers: tuple[Verdict | None, Verdict | None]
     rows: tuple[Pair, ...]
+    headlines: tuple[Headline | None, Headline | None] = (None, None)  # the numbers that compare runs
 
     @property
     def shares_nothing(self) -> bool:
@@ -57,7 +59,10 @@ class Comparison:
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
-    """Compare two runs, which may be incomplete. Raises SpecError for a sweep."""
+    """Compare two runs, which may be incomplete.
+
+    Raises SpecError for a sweep, and for two runs that are of different audits or measure different effects.
+    """
     journals = (a, b)
     abouts = tuple(journal.about() for journal in journals)
     for journal, about in zip(journals, abouts, strict=True):
@@ -71,6 +76,8 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     for journal in journals:
         rows = results.read(journal, store, "summary").table.to_pylist()
         tables.append({_name(row): row for row in rows})
+    headlines = (results.headline(a, store), results.headline(b, store))
+    _check_comparable(journals, [about["audit"] for about in abouts], headlines)
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),
@@ -81,7 +88,20 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
             Pair(metric, setting, *(table.get((metric, setting)) for table in tables))
             for metric, setting in dict.fromkeys([*tables[0], *tables[1]])
         ),
+        headlines=headlines,
     )
+
+
+def _check_comparable(journals: Sequence[Journal], names: Sequence[str], headlines: Sequence[Headline | None]) -> None:
+    """Raise SpecError if the runs have no effect in common."""
+    effects = {headline.row["metric"] for headline in headlines if headline is not None}
+    if len({*names}) < 2 and len(effects) < 2:
+        return
+    described = []
+    for journal, name, headline in zip(journals, names, headlines, strict=True):
+        measured = "" if headline is None else f": {headline.row['metric']}"
+        described.append(f"{journal.run} ({name}{measured})")
+    raise SpecError(f"nothing to compare: {' and '.join(described)} measure different effects")
 
 
 def _name(row: Row) -> tuple[str, str]:

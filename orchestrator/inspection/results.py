@@ -31,6 +31,7 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.circumstances import Circumstances
 from tasks.contract.commitment import Binding
 from tasks.contract.decision_rates import add_rates
+from tasks.contract.objectives import Headline, undeclared_headline
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
@@ -149,18 +150,8 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
     )
 
 
-def effect_unit(journal: Journal) -> str:
-    """Return the unit of the number used to compare runs of the audit. Returns an empty string if it declares none."""
-    registered = audits.find_installed(journal.about()["audit"])
-    if registered is None:
-        effect = None
-    else:
-        effect = registered.audit.compared
-    return "" if effect is None else effect.unit
-
-
-def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
-    """Return the summary row used to compare runs of the audit. Returns None if there is none, and for a sweep.
+def headline(journal: Journal, store: Store) -> Headline | None:
+    """Return the number that compares runs of the audit. Returns None if the summary lacks it, and for a sweep.
 
     If the audit is no longer installed, or its configuration has changed since the run, this is the first summary row.
     """
@@ -168,14 +159,14 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
     if "cells" in about:
         return None
     table = summary(journal, store).table
+    if not table.num_rows:
+        return None
     try:
         registered = audits.find(about["audit"])
         config = coerce(about["config"], registered.audit.config, "config")
     except EngramError:
-        return next(iter(table.slice(0, 1).to_pylist()), None)
-    if table.num_rows:
-        return registered.audit.headline(config, table)
-    return None
+        return undeclared_headline(table)
+    return registered.audit.headline(config, table)
 
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:

@@ -60,7 +60,7 @@ def _certificate(page: Path) -> str | None:
     return f'<iframe {frame} srcdoc="{escape(document)}"></iframe>'
 
 
-def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     """Render a heading, paragraphs, and the first rows of a summary as HTML."""
     parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
     if rows:
@@ -181,11 +181,14 @@ class Report:
         paragraphs = []
         for cell in answered_cells:
             if cell.verdict:
-                paragraphs.append(f"{cell.verdict.answer}: {cell.run}")
+                paragraphs.append(", ".join(filter(None, (cell.verdict.effect, cell.verdict.answer))) + f": {cell.run}")
         paragraphs += [self.verdict.sentence] if self.verdict else []
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
-        rows = [] if self.search else results.summary(self._journal, self._store).table.to_pylist()
+        rows: Sequence[Mapping[str, Any]] = []
+        if not self.search:
+            summary_rows = results.summary(self._journal, self._store).table.to_pylist()
+            rows = answers.leading_rows(results.answer(self._journal, self._store), summary_rows, len(summary_rows))
         return _outline(title, [*paragraphs, jobs], rows)
 
     @property

@@ -86,14 +86,15 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
 
 
 def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
-    """Return one row per sweep cell: its distinguishing fields, its answer and the row that supports it.
+    """Return one row per sweep cell: its distinguishing fields, its effect in words, its answer and the effect's row.
 
     Returns an empty table for a single run.
     """
     rows = []
     for cell in answers.cell_answers(journal, store):
-        summary_row = cell.row or {}
-        row: dict[str, Any] = {**cell.varied, "answer": cell.verdict.answer if cell.verdict else None}
+        summary_row = {} if cell.headline is None else cell.headline.row
+        answer = cell.verdict.answer if cell.verdict else None
+        row: dict[str, Any] = {**cell.varied, "effect": cell.effect or None, "answer": answer}
         row |= {name: summary_row.get(name) for name in SUMMARY.names}
         rows.append({**row, "run": cell.run})
     if rows:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator import rounding
+from orchestrator.headlines import format_headline
 from orchestrator.inspection import answers, results, search_results, status
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
@@ -24,6 +24,7 @@ from orchestrator.run_folder.progress import Event, RunProgress, seconds_of
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import flatten, plain, walk
 from orchestrator.store import Store
+from tasks.contract.objectives import Headline
 from tasks.datasets.dataset import Dataset
 
 SECONDS = 5.0  # minimum seconds of log time between two points
@@ -39,6 +40,7 @@ COLUMNS = {
     f"{EFFECT}.null": "null",
     f"{EFFECT}.p_value": "p_value",
 }
+CELL_METRICS = (EFFECT, f"{EFFECT}.low", f"{EFFECT}.high")  # of the cells of a sweep, logged for their parent
 REDUCTION = "search.reduction"  # metric of a search: how much less the winner memorises than the start
 DIGEST = 32  # characters of a data set digest that fit into MLflow's field; the source has the full digest
 
@@ -200,41 +202,49 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, str]:
-    """Return the verdict as tags: its short answer, the tone of the answer, and the supporting row.
+    """Return the verdict as tags: its short answer, the tone of the answer, and the number that compares runs.
 
-    Returns an empty dict without a verdict. A sweep has only the number of cells per answer, and a search (`search` is
-    given) has its recommendation.
+    Returns an empty dict without a verdict. A sweep has the number of cells per answer and the range of their effects,
+    and a search (`search` is given) has its recommendation.
     """
     if search is not None:
         return _recommendation_tags(search)
     if results.cells(journal):
         counts = results.short_answer(journal, store)
-        if counts:
-            return {"engram.answer": counts}
-        return {}
+        effect = answers.effect(journal, store)
+        tags = {"engram.answer": counts, "engram.estimate": effect, "engram.measured": _cells_measured(journal, store)}
+        return {name: value for name, value in tags.items() if value}
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
     meaning = audits.find(journal.about()["audit"]).audit.wording.answers[verdict.answer]
     tags = {"engram.answer": verdict.answer, "engram.tone": meaning.tone}
-    compared = results.headline(journal, store)
-    if compared is not None:
-        unit = results.effect_unit(journal)
-        tags["engram.effect"] = answers.row_name(compared) + (f", {unit}" if unit else "")
-    row = _decisive(journal, store)
-    if row is not None:
-        ends = rounding.format_row_interval(row)
-        tags["engram.measured"] = answers.row_name(row)
-        tags["engram.estimate"] = f"{rounding.format_row_value(row, 'estimate')} {ends}".strip()
+    headline = results.headline(journal, store)
+    if headline is not None:
+        measured = answers.row_name(headline.row)
+        tags["engram.effect"] = ", ".join(filter(None, (measured, headline.unit)))
+        tags["engram.measured"] = measured
+        tags["engram.estimate"] = format_headline(headline)
     return tags
+
+
+def _cells_measured(journal: Journal, store: Store) -> str:
+    """Return the name of the number that compares the cells of a sweep. Empty if there are several."""
+    names = set()
+    for cell in answers.cell_answers(journal, store):
+        if cell.headline is not None:
+            names.add(answers.row_name(cell.headline.row))
+    if len(names) == 1:
+        return names.pop()
+    return ""
 
 
 def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, float]:
     """Return the audit's effect as the metrics `effect`, `.low`, `.high`, `.null` and `.p_value`.
 
-    The values always come from the same summary row. A sweep has no metrics. A search (`search` is given) has the
-    winner's reduction in memorisation as `search.reduction`, `.low` and `.high`. Nulls and non-finite values are
-    omitted. All other numbers are in the tables among the artifacts.
+    The values always come from the same summary row. A sweep has none of these metrics (see `cell_metrics`). A search
+    (`search` is given) has the winner's reduction in memorisation as `search.reduction`, `.low` and `.high`. Nulls and
+    non-finite values are omitted. All other numbers are in the tables among the artifacts.
     """
     if search is not None:
         recommendation = answers.search_answer(search)
@@ -247,7 +257,23 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
                 f"{REDUCTION}.high": recommendation.high,
             }
         return _finite(numbers)
-    row = results.headline(journal, store) or {}
+    return _effect_metrics(results.headline(journal, store))
+
+
+def cell_metrics(journal: Journal, store: Store) -> dict[int, dict[str, float]]:
+    """Return the effects of a sweep's cells, by the index of the cell: `effect`, `effect.low` and `effect.high`.
+
+    The parent run logs them with the index as the step, so that MLflow draws the sweep. Empty for a run.
+    """
+    by_cell = {}
+    for step, cell in enumerate(results.cells(journal)):
+        values = _effect_metrics(results.headline(journal.sibling(cell), store))
+        by_cell[step] = {name: values[name] for name in CELL_METRICS if name in values}
+    return by_cell
+
+
+def _effect_metrics(headline: Headline | None) -> dict[str, float]:
+    row = {} if headline is None else headline.row
     return _finite({name: row.get(column) for name, column in COLUMNS.items()})
 
 
@@ -293,10 +319,10 @@ def _recommendation_tags(search: SearchResults) -> dict[str, str]:
     if recommendation is None:
         return {}
     tags = {"engram.answer": recommendation.answer, "engram.tone": recommendation.tone}
-    if recommendation.estimate is not None:
-        tags["engram.measured"] = answers.REDUCTION_METRIC
-        ends = rounding.format_interval(recommendation.low, recommendation.high)
-        tags["engram.estimate"] = f"{rounding.format_row_value(vars(recommendation), 'estimate')} {ends}".strip()
+    headline = answers.search_headline(search)
+    if headline is not None:
+        tags["engram.measured"] = headline.name
+        tags["engram.estimate"] = format_headline(headline)
     return tags
 
 
@@ -307,12 +333,6 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
         if value is not None and math.isfinite(value):
             result[name] = float(value)
     return result
-
-
-def _decisive(journal: Journal, store: Store) -> answers.Row | None:
-    """Return the row that supports the answer, or the first row if there is no answer. Returns None without rows."""
-    rows = results.summary(journal, store).table.to_pylist()
-    return next(iter(answers.leading_rows(results.answer(journal, store), rows, 1)), None)
 
 
 def _safe_name(field: str) -> str:

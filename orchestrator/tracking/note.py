@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator import rounding
+from orchestrator.headlines import format_headline
 from orchestrator.inspection import answers, pages, results, search_results
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
@@ -17,12 +18,15 @@ from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
 
+Comparison = Callable[[Sequence[str]], str]  # returns the link that compares these runs
 LONGEST_NAME = 250  # maximum characters that MLflow accepts
 MAX_SETTINGS = 3  # maximum number of settings in a name
 DIGEST = re.compile(r"@[0-9a-f]{64}")
 WITHHELD = re.compile(r"^<.*>$")  # matches withheld words and secrets
 LONGEST_NOTE = 7900  # characters; MLflow accepts 8,000
 LONGEST_TAG = 5000  # maximum characters that MLflow accepts
+MAX_CELLS = 30  # maximum number of cells in the list
+MAX_COMPARED = 90  # maximum number of cells in the link, which is part of the note
 FRONT = 20  # maximum number of trials in the list
 STATES = {
     "running": "The run is in progress.",
@@ -114,8 +118,17 @@ def _set(about: Mapping[str, Any]) -> list[str]:
     )
 
 
-def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
-    """Return the note of a run or sweep in this state, or of `search` if given, with the numbers stored so far."""
+def run_note(
+    journal: Journal,
+    store: Store,
+    state: str,
+    search: SearchResults | None = None,
+    comparison: Comparison | None = None,
+) -> str:
+    """Return the note of a run or sweep in this state, or of `search` if given, with the numbers stored so far.
+
+    `comparison` returns the link that compares these cells in MLflow, or an empty string if there is none.
+    """
     changes = []
     for line in _accepted_changes(journal):
         changes.append(f"Code changed within this run. {line}.")
@@ -123,7 +136,7 @@ def run_note(journal: Journal, store: Store, state: str, search: SearchResults |
         return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
     if "cells" in about:
-        body = _cells(journal, store)
+        body = _cells(journal, store, comparison)
     else:
         body = _answer(journal, store)
     registered = audits.find_installed(about["audit"])
@@ -162,33 +175,48 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     table = []
     if supporting_rows:
         table = [_table(supporting_rows)]
-    return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits_in_full]
+    return [*_effect(journal, store), f"**{verdict.sentence}**", *table, verdict.limits_in_full]
 
 
 def _effect(journal: Journal, store: Store) -> list[str]:
-    """Return the definition of the `effect` metric."""
-    row = results.headline(journal, store)
-    unit = results.effect_unit(journal)
-    if row:
-        return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."]
-    return []
+    """Return the number that compares runs and the definition of the `effect` metric."""
+    headline = results.headline(journal, store)
+    if headline is None:
+        return []
+    unit = f" (unit: {headline.unit})" if headline.unit else ""
+    return [
+        f"**{format_headline(headline)}**",
+        f"The metric `effect` is {answers.row_name(headline.row)}{unit}.",
+    ]
 
 
-def _cells(journal: Journal, store: Store) -> list[str]:
-    """Return a table with one line per cell: its distinguishing setting, its answer, and the supporting number."""
-    lines = ["| varied | answer | estimate, 95 % interval | run |", "|---" * 4 + "|"]
-    for cell in answers.cell_answers(journal, store):
-        number = ""
-        if cell.row is not None:
-            estimate = rounding.format_row_value(cell.row, "estimate")
-            ends = rounding.format_row_interval(cell.row)
-            number = f"{answers.row_name(cell.row)}: {estimate} {ends}".rstrip()
-        if cell.verdict:
-            answer = cell.verdict.answer
-        else:
-            answer = ""
-        lines.append(f"| {_cell(cell.label)} | {answer} | {_cell(number)} | {cell.run} |")
-    return ["\n".join(lines)]
+def _cells(journal: Journal, store: Store, comparison: Comparison | None) -> list[str]:
+    """Return a link to all cells in MLflow, and a table with the distinguishing setting, effect and answer of each.
+
+    If there are many cells, those with the strongest results are listed.
+    """
+    lines = ["| varied | effect | answer | run |", "|---" * 4 + "|"]
+    cells = answers.cell_answers(journal, store)
+    audit = journal.about()["audit"]
+    listed = answers.strongest_cells(cells, audit, MAX_CELLS)
+    names: dict[str, None] = {}
+    for cell in listed:
+        if cell.headline is not None:
+            names |= dict.fromkeys([answers.row_name(cell.headline.row)])
+        answer = cell.verdict.answer if cell.verdict else ""
+        lines.append(f"| {_cell(cell.label)} | {_cell(cell.effect)} | {answer} | {cell.run} |")
+    link = ""
+    if comparison is not None:
+        link = comparison([cell.run for cell in answers.strongest_cells(cells, audit, MAX_COMPARED)])
+    paragraphs = [f"[Compare the cells]({link}) in MLflow."] if link else []
+    paragraphs.append("\n".join(lines))
+    if len(cells) > len(listed):
+        paragraphs.append(f"{format_count(len(cells) - len(listed), 'more cell')} with weaker results.")
+    if names:
+        paragraphs.append(
+            f"The metric `effect` is {'; '.join(names)}. Its steps are the cells, in the order of the sweep."
+        )
+    return paragraphs
 
 
 def _search(search: SearchResults) -> list[str]:

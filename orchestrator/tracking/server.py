@@ -235,8 +235,19 @@ class Entry:
             notes.write_receipt(self.journal.folder, self.receipt)
 
     def _note(self, state: str) -> dict[str, str]:
-        text = note.run_note(self.journal, self.store, state, self.search)
+        text = note.run_note(self.journal, self.store, state, self.search, self._comparison)
         return {"engram.state": state, "mlflow.note.content": text, **note.tags_of_accepted_code(self.journal)}
+
+    def _comparison(self, runs: Sequence[str]) -> str:
+        """Return the link that compares these cells in MLflow. Empty if fewer than two of them are tracked."""
+        server, _ = self._server_and_id()
+        run_ids = []
+        for cell in self.cells:
+            if cell.receipt is not None and cell.journal.run in runs:
+                run_ids.append(cell.receipt.run_id)
+        if len(run_ids) < 2:
+            return ""
+        return tracking_store.comparison(server.experiment, run_ids)
 
     def _end(self, state: str) -> None:
         server, run_id = self._server_and_id()
@@ -267,6 +278,23 @@ class Entry:
                 history = [metric for metric in history if not math.isnan(metric.value)]
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
+        if self.cells and self.search is None:
+            self._answer_of_cells()
+
+    def _answer_of_cells(self) -> None:
+        """Log the effects of a sweep's cells that MLflow lacks, using the index of the cell as the step."""
+        from mlflow.entities import Metric
+
+        server, run_id = self._server_and_id()
+        time = int((self.course.ended or self._began()) * 1000)
+        by_cell = facts.cell_metrics(self.journal, self.store)
+        for name in facts.CELL_METRICS:
+            logged = {metric.step: metric.value for metric in server.client.get_metric_history(run_id, name)}
+            fresh = []
+            for step, values in by_cell.items():
+                if name in values and logged.get(step) != values[name]:
+                    fresh.append(Metric(name, values[name], time, step))
+            self._log(metrics=fresh)
 
     def _objectives(self) -> dict[str, float]:
         """Return the numbers by which a search compares its trials. Returns an empty dict for other runs."""

@@ -6,10 +6,11 @@ import base64
 import json
 import sqlite3
 import zlib
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.specification import absolute_uri
@@ -21,7 +22,7 @@ VIEW_KEY = "engram-answers"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # query parameter of a link
 # Widths in pixels. Answers are shown as tags because MLflow prints metrics with all digits.
-COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
+COLUMNS = {"tags.`engram.estimate`": 250, "tags.`engram.answer`": 120, "tags.`engram.measured`": 240}
 OTHER_COLUMNS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 FOLDER = "mlflow"  # in a local store
 DATABASE = "mlflow.db"
@@ -88,6 +89,12 @@ def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
     if with_answers:
         shared = f"&{VIEW_PARAMETER}"
     return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}{shared}"
+
+
+def comparison(experiment_id: str, run_ids: Sequence[str]) -> str:
+    """Return the link, relative to MLflow's pages, that compares these runs of an experiment."""
+    runs, experiments = (quote(json.dumps(ids, separators=(",", ":"))) for ids in (list(run_ids), [experiment_id]))
+    return f"#/compare-runs?runs={runs}&experiments={experiments}"
 
 
 def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:

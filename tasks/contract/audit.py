@@ -27,7 +27,7 @@ from tasks.contract.looks import (
     summed_error,
 )
 from tasks.contract.measure import Measure
-from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.objectives import Headline, Objective, Objectives, headline_of, undeclared_headline
 from tasks.contract.power import Power, Resolution
 from tasks.contract.rules import Rules
 from tasks.contract.situation import Situation
@@ -111,8 +111,9 @@ class Audit:
     measures: The measures that the plan consists of, if any.
     handout: The data handed out to a model's owner. None if the audit accepts no returned outputs.
     objectives: The objectives of a search over the config. None if the audit trains nothing that could be varied.
-    effect: The number that compares runs, always from the same summary row, regardless of the rule that decided. If
-        None, it is the memorization of `objectives`.
+    effect: The number that compares runs, always from the same summary row, regardless of the rule that decided. An
+        audit whose questions have different numbers gives a function of the config. If None, it is the memorization of
+        `objectives`.
     stopping: How a run ends early. None if the audit has no ranks to bet on.
     notes(config): Yields warnings about combinations of data sets, which are printed before any work starts. None if
         there are none.
@@ -133,7 +134,7 @@ class Audit:
     wording: Wording = field(default_factory=Wording)
     handout: Handout | None = None
     objectives: Objectives | None = None
-    effect: Objective | None = None
+    effect: Objective | Callable[[Any], Objective] | None = None
     stopping: Stopping | None = None
     notes: Callable[[Any], Iterable[str]] | None = None
     resolution: Callable[[Any], Resolution | None] | None = None
@@ -245,19 +246,21 @@ class Audit:
             subject = "these pairs"
         return describe_look(look, self.summed_error(config, look), subject)
 
-    @property
-    def compared(self) -> Objective | None:
-        """The number that compares runs, or None if the audit declares none."""
+    def compared(self, config: Any) -> Objective | None:
+        """Return the number that compares runs with this config, or None if the audit declares none."""
+        if callable(self.effect):
+            return self.effect(config)
         return self.effect or (self.objectives.memorization if self.objectives else None)
 
-    def headline(self, config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
-        """Return the summary row that compares runs, or None if the summary lacks it.
+    def headline(self, config: Any, summary: pa.Table) -> Headline | None:
+        """Return the number that compares runs, or None if the summary lacks it.
 
         If the audit declares no number to compare, this is the first row.
         """
-        if self.compared is None:
-            return next(iter(summary.slice(0, 1).to_pylist()), None)
-        return self.compared.row(config, summary)
+        objective = self.compared(config)
+        if objective is None:
+            return undeclared_headline(summary)
+        return headline_of(objective, config, summary)
 
     def cells(self, preset: str) -> tuple[Any, ...]:
         """Return the configs of this preset, one per run."""

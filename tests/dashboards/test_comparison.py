@@ -17,7 +17,7 @@ from dashboards.sweep import cell_label, repetition
 from orchestrator.errors import SpecError
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
-from tests.dashboards import pages
+from tests.dashboards import made, pages
 from tests.support.browser import Browser
 
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row =>
@@ -60,9 +60,12 @@ def test_shared_jobs_are_counted(store: Store, tmp_path: Path) -> None:
     assert "The runs share 3 jobs" in pages.words(tmp_path / "two.html")
 
 
-def test_row_of_one_run_only_is_marked(store: Store, smoke: Run, tmp_path: Path) -> None:
-    few = pages.ran(smoke.store, Spec("toys", "few"))
-    comparison.draw(smoke.store, (few.name, smoke.name), tmp_path / "two.html")
+def test_row_of_one_run_only_is_marked(store: Store, tmp_path: Path) -> None:
+    (table,) = made.tables(3)["summary"]
+    runs = []
+    for name, rows in (("unique_feature-1", table), ("unique_feature-2", table.slice(1))):
+        runs.append(made.run(store, name, {"summary": [rows]}))
+    comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
     assert "no such row" in pages.words(tmp_path / "two.html")
 
 

@@ -461,7 +461,7 @@ def test_varied_fields_include_published_value(store: Store) -> None:
 def test_sweep_shows_only_distinguishing_fields(store: Store) -> None:
     text = pages.draw(pages.ran(store, Spec("toys", "three"))).read_text()
     table = text[text.index('class="numbers"') :].partition("</table>")[0]
-    assert re.findall(r'<th scope="col">([^<]+)</th>', table)[:2] == ["label", "answer"]
+    assert re.findall(r'<th scope="col">([^<]+)</th>', table)[:3] == ["label", "effect, 95 % interval", "answer"]
     assert "How does the answer change with label?" in text
     assert text.count('<span class="mark">varied</span>') == 3
 

@@ -125,7 +125,8 @@ def _glyph_caption(table: pa.Table) -> str:
 
 def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, is_called: np.ndarray) -> str:
     n = len(p_value)
-    row_list = ", ".join(str(row) for row in rows[is_called][:FLAGGED])
+    surest = rows[is_called][np.argsort(p_value[is_called], kind="stable")][:FLAGGED]
+    row_list = ", ".join(str(row) for row in sorted(surest))
     more = ""
     if is_called.sum() > FLAGGED:
         more = f" and {int(is_called.sum()) - FLAGGED} more"

@@ -223,7 +223,7 @@ def _probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
 
 
 OBJECTIVES = Objectives(
-    memorization=Objective("deja vu score", "share", "lower", memorization_row),
+    memorization=Objective("deja vu score", "share", "lower", memorization_row, "deja vu score {} %"),
     utility=Objective("probe accuracy", "share", "higher", _probe_row),
     allowance=0.01,
 )

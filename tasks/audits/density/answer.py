@@ -261,6 +261,8 @@ def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certifi
     return ANSWERING.certificate(config, summary, verdict)
 
 
+# The mean over all images compares runs. The number of images that are identified depends on the number of
+# repetitions: it stays at 0 while the effect grows, until one image stands out.
 OBJECTIVES = Objectives(
     memorization=Objective(
         "mean matched-count M", "nats", "lower", row_reader(*row_name("matched-count M", statistic="mean"))

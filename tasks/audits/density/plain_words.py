@@ -11,6 +11,7 @@ from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
 from tasks.contract.examined_models import NOT_DEPLOYED, describe_trained
+from tasks.contract.factors import MILLION, describe_change, format_times
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -42,15 +43,12 @@ PROTECT_ALL_IMAGES = (
 NEAR_COPIES = ("Check the data for near copies of images, which this audit cannot assess (`question=duplicates`).",)
 
 PROBABILITY = "A generative model gives every image a probability, which measures how readily it would produce it."
-MILLION = math.log(1e6)  # nats; readers cannot compare larger factors
 
 
 def format_factor(nats: float) -> str:
     """Format a difference in log probability as a factor, such as "about 1,800 times"."""
-    if nats > MILLION:
-        return "more than a million times"
-    digits = 3 if nats < math.log(10) else 2
-    return f"about {float(f'{math.exp(nats):.{digits}g}'):,g} times"
+    times = format_times(nats)
+    return f"{times} times" if times.startswith("more") else f"about {times} times"
 
 
 def name_models(config: Density) -> str:
@@ -141,26 +139,24 @@ def explain_doubt(evidence: Evidence) -> Iterator[str]:
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """State the generalisation gap as a factor, with an interval."""
+    """State the generalisation gap as a change of the probability, with an interval."""
     if evidence.gap is None:
         gap = None
     else:
         gap = blank_weak_interval(evidence.gap)
     if gap is None or gap["low"] is None:
         return
-    low = format_factor(gap["low"]).removeprefix("about ").removesuffix(" times")
-    high = format_factor(gap["high"]).removeprefix("about ").removesuffix(" times")
-    factor = f"{format_factor(gap['estimate'])} as large"
-    interval = f"(95 % interval {low} to {high} times)"
+    change = describe_change(gap["estimate"], gap["low"], gap["high"])
+    interval = f"(95 % interval: {change.interval})"
     if config.is_null:
         yield (
-            f"On average, the probability of an image that is counted as a training image is {factor} as that of "
-            f"another one {interval}."
+            f"On average, an image that is counted as a training image is {change.words} {interval}, compared with "
+            "another one."
         )
         return
     yield (
-        f"On average, training on an image makes its probability {factor} {interval}. This average does not describe "
-        "any single image."
+        f"On average, training on an image makes it {change.words} {interval}. This average does not describe any "
+        "single image."
     )
 
 

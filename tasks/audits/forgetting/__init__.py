@@ -91,7 +91,7 @@ def draw(config: Forgetting) -> Draw:
 
 
 def subject(config: Forgetting) -> str:
-    return f"{config.query.data.name} forgotten"
+    return f"forgetting of {config.query.data.name}"
 
 
 def stand_in(config: Forgetting) -> str:

@@ -90,4 +90,7 @@ def _largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
     return max(shares, key=lambda row: float(row["estimate"]), default=None)
 
 
-EFFECT = Objective("largest share of D_Q held by a target", "share", "lower", _largest_share)
+# Of several targets, the one that holds most decides whether anything is left, as the answer does.
+EFFECT = Objective(
+    "largest share of D_Q held by a target", "share", "lower", _largest_share, "{} % of D_Q held by a target"
+)

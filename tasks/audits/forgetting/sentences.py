@@ -126,7 +126,10 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
         return _describe_target(evidence.targets[0])
     counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in sorted(set(answers)))
     descriptions = []
-    for target in evidence.targets[:MAX_LISTED]:
+    gravest = evidence.by_weight[:MAX_LISTED]
+    for target in evidence.targets:
+        if target not in gravest:
+            continue
         descriptions.append(f"{target.quoted} is {target.answer}: {_describe_target(target)}")
     return f"of {len(answers)} targets, {counts}. {'; '.join(descriptions)}"
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.membership.answer import MEANINGS, RULES, SYMBOLS, certificate, effect, verdict
 from tasks.audits.membership.config import About, Canaries, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question_about
 from tasks.audits.membership.given_config import GivenModel
@@ -132,7 +132,7 @@ AUDIT = Audit(
     ),
     tiny=tiny,
     verdict=verdict,
-    effect=EFFECT,
+    effect=effect,
     wording=Wording(
         repeats=REPEATS,
         situations=SITUATIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -52,15 +52,30 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
     return ANSWERING.certificate(config, summary, verdict)
 
 
-def effect(config: Membership, summary: pa.Table) -> Row | None:
-    """Return the row by which runs are compared: identified records, the bound on epsilon, or the area under the curve
-    of the loss.
-    """
-    metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN, LossAttack: AUC}
-    return first_row(index_rows(summary), metrics[type(config.question)])
+def first_metric(metric: str) -> Callable[[Membership, pa.Table], Row | None]:
+    """Return a function that finds the first row with this metric."""
+    return lambda _config, summary: first_row(index_rows(summary), metric)
 
 
-EFFECT = Objective("records found", "record", "lower", effect)
+# The number that compares runs. The exact test identifies records, so their count is the result; the best of seven
+# attacks is another attack in each run, and its area under the curve would compare attacks.
+EFFECTS: Mapping[type, Objective] = {
+    Halves: Objective("records found", "record", "lower", first_metric(FOUND), "{} of {n} records"),
+    GivenModel: Objective(
+        "records found in the given model", "record", "lower", first_metric(FOUND_GIVEN), "{} of {n} records"
+    ),
+    Canaries: Objective(
+        "lower bound on epsilon", "epsilon", "lower", first_metric(epsilon_rows.AT_LEAST), "epsilon at least {}"
+    ),
+    LossAttack: Objective("area under the curve of the loss", "AUC", "lower", first_metric(AUC), "AUC {}"),
+}
+
+
+def effect(config: Membership) -> Objective:
+    """Return the number by which runs that answer this question are compared."""
+    return EFFECTS[type(config.question)]
+
+
 SYMBOLS: Mapping[str, str] = {
     "effect": "increase of a record's log-odds if a model is trained on the record, in nats",
     "mem": "increase of the share of models that label a record correctly, if they are trained on the record",

@@ -248,7 +248,7 @@ def utility_row(config: Relational, summary: pa.Table) -> Row | None:
 
 
 OBJECTIVES = Objectives(
-    memorization=Objective("relational m", "share", "lower", memorization_row),
+    memorization=Objective("relational m", "share", "lower", memorization_row, "relational m {} %"),
     utility=Objective("held-out accuracy", "share", "higher", utility_row),
     allowance=0.02,
 )

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.text.answer import MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, effect, verdict
 from tasks.audits.text.config import Text, about, tiny
 from tasks.audits.text.given.model import GUESSABLE, given_question, planted_texts, questions
 from tasks.audits.text.given.table import COLUMNS, handout_records, key_table
@@ -157,7 +157,7 @@ AUDIT = Audit(
     ),
     tiny=tiny,
     verdict=verdict,
-    effect=EFFECT,
+    effect=effect,
     objectives=OBJECTIVES,
     wording=Wording(
         repeats=REPEATS,

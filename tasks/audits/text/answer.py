@@ -63,21 +63,35 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
     return ANSWERING.certificate(config, summary, verdict)
 
 
-def effect_row(config: Text, summary: pa.Table) -> Row | None:
-    """Return the row that compares runs.
+def _area_row(_config: Text, summary: pa.Table) -> Row | None:
+    return index_rows(summary).get(row_name(AREA, score=ATTACKS[0]))
 
-    It is the mean share of references outranked, the share of pairs won, or the area under the curve.
-    """
-    rows = index_rows(summary)
+
+def _won_row(_config: Text, summary: pa.Table) -> Row | None:
+    return index_rows(summary).get(row_name(WON))
+
+
+def _beaten_row(_config: Text, summary: pa.Table) -> Row | None:
+    return first_row(index_rows(summary), BEATEN)
+
+
+# The numbers that compare runs. These shares have an interval and a value without memorisation. The number of texts
+# that are found one by one also depends on the number of references and models, and it is 0 in a small run.
+AREA_EFFECT = Objective("area under the curve of the loss", "AUC", "lower", _area_row, "AUC {}")
+WON_EFFECT = Objective("pairs won", "share", "lower", _won_row, "{} % of pairs won")
+BEATEN_EFFECT = Objective("references outranked", "share", "lower", _beaten_row, "{} % of references outranked")
+
+
+def effect(config: Text) -> Objective:
+    """Return the number by which runs that answer this question are compared."""
     match config.question:
         case TextComparison():
-            return rows.get(row_name(AREA, score=ATTACKS[0]))
+            return AREA_EFFECT
         case Documents() | Insertions():
-            return rows.get(row_name(WON))
-    return first_row(rows, BEATEN)
+            return WON_EFFECT
+    return BEATEN_EFFECT
 
 
-EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)
 # For documents only, because there the control models measure both memorisation and the utility on held-out texts.
 OBJECTIVES = Objectives(
     memorization=Objective(DOCUMENT_EFFECT, "nats a token", "lower", row_reader(DOCUMENT_EFFECT, "{}")),

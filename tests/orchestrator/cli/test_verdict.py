@@ -35,13 +35,19 @@ def engram(finished_search: FinishedSearch) -> Here:
 def test_search_is_one_line_in_the_list(searched: FinishedSearch) -> None:
     completed = engram(searched)("runs")
     (_, line) = completed.stdout.splitlines()
-    assert line.split()[:7] == [searched.name, "recommended", "finished", "search", "over", "rate,", "wide"]
+    words = [
+        searched.name,
+        *["0.320", "nats", "less", "[0.292,", "0.348]", "recommended", "finished", "search", "over", "rate,", "wide"],
+    ]
+    assert line.split()[:12] == words
     assert "not listed: 6 trials of searches; engram runs --all lists all runs" in completed.stderr
     all_runs = engram(searched)("runs", "--all")
     assert len(all_runs.stdout.splitlines()) == 8
     run_rows = engram(searched).json("runs")["runs"]
     assert len(run_rows) == 7
     (search,) = (run for run in run_rows if "trials" in run)
+    effect = search.pop("effect")
+    assert (effect["text"], effect["unit"]) == ("0.320 nats less [0.292, 0.348]", "nats")
     assert searched.printed | {"answer": "recommended"} == {name: search[name] for name in search if name != "created"}
 
 
@@ -188,7 +194,7 @@ def test_comparison_lists_differences_rows_and_answers(capsys: pytest.CaptureFix
     n = ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"]
     assert words(capsys.readouterr().out) == [
         ["a", "first-1", "(toys)"],
-        ["b", "second-2", "(toys)"],
+        ["b", "second-2", "(toys):", "yes"],
         [],
         ["differs", "name", "a", "b"],
         ["config", "epochs", "3", "4"],
@@ -211,7 +217,7 @@ def test_equal_configurations_are_reported_as_equal(capsys: pytest.CaptureFixtur
 
 def test_comparison_as_json_is_complete() -> None:
     shape = json.loads(json.dumps(jsonable(verdict.comparison_shape(comparison())), allow_nan=False))
-    assert sorted(shape) == ["answers", "audits", "environment", "fields", "rows", "runs"]
+    assert sorted(shape) == ["answers", "audits", "effects", "environment", "fields", "rows", "runs"]
     assert shape["rows"] == [
         {"metric": "M", "setting": '{"rank": 1}', "a": A, "b": B},
         {"metric": "P", "setting": "{}", "a": None, "b": A},

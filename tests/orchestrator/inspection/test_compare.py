@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, open_store
+from tests.dashboards import made
 from tests.support.shell import Shell
 
 HERE = Execution(address="none", mlflow="off", report=False)
@@ -72,6 +74,14 @@ def test_sweep_is_refused_and_its_runs_named(store: Store) -> None:
         compare(store, one, sweep)
 
 
+def test_runs_of_different_audits_are_refused(store: Store) -> None:
+    sums = journal(store, toys.Config(parts=2))
+    pairs = made.run(store, "unique_feature-1", made.tables(3)).journal
+    reason = f"nothing to compare: {sums.run} (toys: sum) and unique_feature-1 (unique_feature: M_w effect) measure"
+    with pytest.raises(SpecError, match=re.escape(reason)):
+        compare(store, sums, pairs)
+
+
 def test_command_prints_text_or_json(store: Store, tmp_path: Path) -> None:
     comparison = compared(store)
     engram = Shell(tmp_path)
@@ -80,7 +90,7 @@ def test_command_prints_text_or_json(store: Store, tmp_path: Path) -> None:
     assert ["config", "parts", "3", "4"] in [line.split() for line in printed.splitlines()]
     assert ["sum", "3", "3", "6", "4"] in [line.split() for line in printed.splitlines()]
     shape = engram.json("compare", *comparison.runs)
-    assert shape.keys() == {"fields", "environment", "answers", "rows", "runs", "audits"}
+    assert shape.keys() == {"fields", "environment", "answers", "effects", "rows", "runs", "audits"}
     assert json.loads(json.dumps(comparison.rows[0].a)) == shape["rows"][0]["a"]
 
 

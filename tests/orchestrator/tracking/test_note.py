@@ -33,8 +33,8 @@ QUESTION = "*How far does a sum get when its parts are lost?*"
     [
         (Spec("unique_feature", "quickstart", {"seed": "1"}), "letter A, quickstart, seed=1"),
         (Spec("unique_feature", "smoke", {"feature": "words:JANE DOE"}), "words '<4 and 3 letters>', smoke"),
-        (Spec("forgetting", "quickstart"), "digits-on-photos forgotten, quickstart"),
-        (Spec("forgetting", "quickstart", {"query.secret": "ab" * 16}), "digits-on-photos forgotten, quickstart"),
+        (Spec("forgetting", "quickstart"), "forgetting of digits-on-photos, quickstart"),
+        (Spec("forgetting", "quickstart", {"query.secret": "ab" * 16}), "forgetting of digits-on-photos, quickstart"),
         (
             Spec("toys", "few", {"first": "1", "at": "2", "parts": "3", "label": f"given.csv@{'ab' * 32}"}),
             "toys, few, label=given.csv, first=1, at=2, 1 more",
@@ -116,22 +116,25 @@ def test_sweep_note_has_a_line_per_cell(store: Store) -> None:
     journal = run_spec(store, Spec("toys", "few", sweep={"parts": ["3", "4"]}))
     three, four = journal.about()["cells"]
     (store.folder("runs", four) / "report.html").touch()
-    assert note.run_note(journal, store, "finished").split("\n\n")[1] == (
-        "| varied | answer | estimate, 95 % interval | run |\n|---|---|---|---|\n"
-        f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  | sum: 6 | {four} |"
-    )
+    assert note.run_note(journal, store, "finished").split("\n\n")[1:3] == [
+        "| varied | effect | answer | run |\n|---|---|---|---|\n"
+        f"| parts=3 | sum 3 |  | {three} |\n| parts=4 | sum 6 |  | {four} |",
+        "The metric `effect` is sum. Its steps are the cells, in the order of the sweep.",
+    ]
     (key,) = journal.sibling(four).roots()["summary"]
     next(Path(store.location).glob(f"results/*/{key}.arrow")).unlink()
     incomplete_note = note.run_note(journal, open_store(store.location), "interrupted")
-    assert f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  |  | {four} |" in incomplete_note
+    assert f"| parts=3 | sum 3 |  | {three} |\n| parts=4 |  |  | {four} |" in incomplete_note
 
 
 def test_answer_is_shown_with_numbers_and_limits(store: Store) -> None:
     run = made.run(store, "some", made.tables(4))
     verdict = run.verdict
     assert verdict is not None
-    question, sentence, table, _, limits, *_ = note.run_note(run.journal, store, "finished").split("\n\n")
+    question, effect, metric, sentence, table, limits, *_ = note.run_note(run.journal, store, "finished").split("\n\n")
     assert question == f"*{audits.find('unique_feature').question}*"
+    assert effect == f"**{run.effect}**"
+    assert metric == "The metric `effect` is M_w effect (images=probe) (unit: nats)."
     assert sentence == f"**{verdict.sentence}**"
     assert limits == verdict.limits_in_full
     rows = {(row["metric"], row["setting"]): row for row in run.summary}

@@ -75,7 +75,7 @@ def test_search_is_the_parent_of_its_trials(tracked_search: FinishedSearch, monk
     assert parent.info.status == "FINISHED"
     assert tags["engram.answer"] == "recommended"
     assert tags["engram.tone"] == "cleared"
-    assert tags["engram.estimate"] == "0.320 [0.292, 0.348]"
+    assert tags["engram.estimate"] == "0.320 nats less [0.292, 0.348]"
     note = tags["mlflow.note.content"]
     assert note.startswith(f"*{QUESTION} 4 trials over rate from 0.006,0.01, wide from false,true.*")
     assert f"**{recommendation['sentence']}**" in note

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator import rounding
 from orchestrator.tracking import facts
 from tasks.contract.schemas import SUMMARY
 from tests.conftest import DatabaseCopier
@@ -136,6 +136,14 @@ def test_sweep_has_a_parent_and_a_child_each(swept: tuple[Shell, dict[str, Any]]
     assert parent.info.run_name == f"letter A, smoke, {settings}, sweep of {swept_field}"
     assert [runs[name].info.run_name for name in names] == [f"{swept_field}=0.001", f"{swept_field}=0.003"]
     assert re.fullmatch(r"2 \w+|1 \w+, 1 \w+", parent.data.tags["engram.answer"])
+    assert re.fullmatch(r"\S+ to \S+ nats", parent.data.tags["engram.estimate"])
+    mlflow = database(engram)
+    history = mlflow.get_metric_history(parent.info.run_id, "effect")
+    assert [(entry.step, entry.value) for entry in history] == [
+        (step, runs[name].data.metrics["effect"]) for step, name in enumerate(names)
+    ]
+    ids = [quote(json.dumps(runs[name].info.run_id)) for name in names]
+    assert f"](#/compare-runs?runs=%5B{'%2C'.join(ids)}%5D&experiments=" in parent.data.tags["mlflow.note.content"]
     assert report["jobs"]["planned"] == parent.data.metrics["system/jobs done"]
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
 
@@ -164,8 +172,8 @@ def test_effect_is_a_metric_and_tables_are_complete(swept: tuple[Shell, dict[str
     # one epoch
     assert {step for curve in curves for step in steps(mlflow, run, curve)} == {1}
     tags = run.data.tags
-    measured = [row for row in rows if tags["engram.measured"].startswith(row["metric"])]  # the answer's metric
-    assert any(tags["engram.estimate"].startswith(rounding.format_row_value(row, "estimate")) for row in measured)
+    assert tags["engram.measured"] == "M_w effect (images=probe)"
+    assert float(tags["engram.estimate"].split(" nats")[0]) == pytest.approx(row["estimate"], rel=0.05)
     table_folder = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
     assert table.equals(pq.read_table(table_folder / "summary.parquet"))  # with the run and flat settings
     expected_rows = table.select(SUMMARY.names).to_pylist()  # which the table that MLflow shows leaves out

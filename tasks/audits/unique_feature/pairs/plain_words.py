@@ -9,15 +9,17 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, PairEvidence
-from tasks.audits.unique_feature.pairs.sentences import LARGEST, count_canaries, describe_sample, format_factor
+from tasks.audits.unique_feature.pairs.sentences import count_canaries, describe_sample
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
 from tasks.contract.examined_models import describe_trained
+from tasks.contract.factors import describe_change
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import blank_weak_interval
 from tasks.datasets.features import describe_feature
 
 FACTOR = "probability of the label, compared with models that never saw the feature (times as likely)"
-RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
+RELEVANT_INCREASE = f"{100 * math.expm1(SMALLEST):.2g} %"
+LARGEST = 100.0  # nats; larger effects are drawn at this place
 
 REMOVE_FEATURE = (
     advise_retraining(first="remove such features from the training data, to vary the training images at random"),
@@ -25,14 +27,14 @@ REMOVE_FEATURE = (
 )
 OTHER_FEATURES = ("Audit the other features and positions that concern you, with your own network and data.",)
 NOTHING_THAT_MATTERS = (
-    f"No action follows for this feature: an increase to {RELEVANT_FACTOR} times or more would have been detected.",
+    f"No action follows for this feature: an increase of {RELEVANT_INCREASE} or more would have been detected.",
 )
 CHECK_NETWORK = ("Check the network: its outputs are constant or rounded.",)
 
 # Conclusions after the numbers
 
-CLEARED = f"An increase to {RELEVANT_FACTOR} times or more would have been detected."
-BELOW_RELEVANT = f"An effect exists, but an increase to {RELEVANT_FACTOR} times or more is ruled out."
+CLEARED = f"An increase of {RELEVANT_INCREASE} or more would have been detected."
+BELOW_RELEVANT = f"An effect exists, but an increase of {RELEVANT_INCREASE} or more is ruled out."
 SURPRISING = (
     "Together, however, the models stand out: chance alone would produce such a result in at most "
     f"{1000 * SURELY:g} of 1,000 audits."
@@ -113,19 +115,17 @@ def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     if evidence.effect is None:
         return "No effect could be measured yet."
     effect = blank_weak_interval(evidence.effect)
+    change = describe_change(effect["estimate"], effect["low"], effect["high"])
     interval = "no interval"
-    if effect["low"] is not None:
-        low = format_factor(effect["low"])
-        high = format_factor(effect["high"])
-        interval = f"95 % interval: {low} to {high} times"
+    if change.interval:
+        interval = f"95 % interval: {change.interval}"
     audited = _name_asked_feature(config)
     carried = "another feature" if config.is_null else audited
     evaluated = "that feature" if config.draws_features else audited
     return (
-        f"Models that saw {carried} in a single training image assign that image’s label "
-        f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {evaluated} "
-        f"({interval}, {describe_sample(effect)}; 1 would mean no memory). The comparison models were trained "
-        "identically, but without that feature."
+        f"Models that saw {carried} in a single training image rate that image’s label as {change.words} when a new "
+        f"image shows {evaluated} ({interval}, {describe_sample(effect)}; {change.none} would mean no memory). The "
+        "comparison models were trained identically, but without that feature."
     )
 
 

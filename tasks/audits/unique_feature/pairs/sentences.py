@@ -10,12 +10,12 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.evidence import LEAST, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.contract.conditions import Condition, ensure, require
+from tasks.contract.factors import describe_change
 from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tasks.datasets.features import describe_feature
 
-LARGEST = 100.0  # nats; only a lower bound is printed for the factor of a larger effect
 LIMITS = (
     "The changed probability shows that the image was memorised. Only the individual comparisons show that the feature "
     "itself was memorised. The answer describes this training procedure, data set and feature, not one particular "
@@ -143,7 +143,7 @@ def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
 
 
 def _describe_factor(config: UniqueFeature, nats: float) -> str:
-    """Describe the effect as a factor on the probability of the image's label."""
+    """Describe the effect as a change of the probability of the image’s label."""
     feature = describe_feature(config.asked_feature)
     carried = feature
     evaluated = feature
@@ -152,18 +152,11 @@ def _describe_factor(config: UniqueFeature, nats: float) -> str:
         evaluated = "that feature"
     if config.is_null:
         carried = "another feature"
+    change = describe_change(nats, word="likely")
     return (
-        f"a single training image with {carried} makes its label {format_factor(nats)} times as likely on unseen "
-        f"images with {evaluated}, compared with a random patch"
+        f"a single training image with {carried} makes its label {change.words} on unseen images with "
+        f"{evaluated}, compared with a random patch"
     )
-
-
-def format_factor(nats: float) -> str:
-    """Format e to the power of an effect: how many times as probable the label becomes."""
-    if nats >= LARGEST:
-        return f"more than {math.exp(LARGEST):.0e}"
-    factor = math.exp(nats)
-    return f"{factor:.2f}" if 0.1 <= factor < 10 else f"{factor:.3g}"
 
 
 def _describe_calls(calls: Calls | None) -> str:

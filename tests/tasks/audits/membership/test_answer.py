@@ -145,7 +145,7 @@ def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> Non
     assert STEPS["cleared"] == page.steps
     assert "at most 5 %" in page.rule
     golden(page.rule, "page.rule")
-    found_row = effect(CONFIG, rows)
+    found_row = effect(CONFIG).row(CONFIG, rows)
     assert found_row is not None
     assert found_row["metric"] == FOUND
     assert found_row["estimate"] == 0.0
@@ -169,4 +169,4 @@ def test_without_a_tested_record_nothing_is_decided() -> None:
     assert answer.answer == "undecided"
     assert answer.rows == ()
     assert [finding.line for finding in certificate(CONFIG, rows, answer).findings] == [None]
-    assert effect(CONFIG, rows) is None
+    assert effect(CONFIG).row(CONFIG, rows) is None

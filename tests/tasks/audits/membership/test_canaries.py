@@ -114,7 +114,7 @@ def test_bound_is_compared_with_accountant_and_zero(
     assert outcome.rows[0] == (AT_LEAST, '{"bound": 0}')
     assert (1 if spent is None else 2) == len(outcome.rows)
     golden(outcome.sentence)
-    effect_row = effect(config, rows)
+    effect_row = effect(config).row(config, rows)
     page = certificate(config, rows, outcome)
     assert effect_row is not None
     assert bound == effect_row["estimate"]

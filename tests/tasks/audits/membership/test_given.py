@@ -222,7 +222,7 @@ def test_comparable_model_is_judged_by_its_lead(
     assert [summary_row["metric"] for summary_row in measured_rows] == [metric for metric, _ in answer_page.rows]
     assert ("a table can accuse" in answer_page.limits) == (source is TABLE)
     page = certificate(config, table, answer_page)
-    first = effect(config, table)
+    first = effect(config).row(config, table)
     (finding,) = page.findings
     assert finding.answer == answer
     if answer == "not assessable":

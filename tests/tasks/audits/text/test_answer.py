@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import RULES, effect_row, verdict
+from tasks.audits.text.answer import RULES, effect, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED
 from tasks.audits.text.measures import summary
@@ -328,9 +328,9 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     line = finding.line
     assert (line.estimate, line.low, line.high, line.null) == pytest.approx((51.2, 49, 53, 50))
     golden(finding.sentence, "finding")
-    effect = effect_row(CONFIG, table)
-    assert effect is not None
-    assert effect["estimate"] == 0.512
+    beaten_row = effect(CONFIG).row(CONFIG, table)
+    assert beaten_row is not None
+    assert beaten_row["estimate"] == 0.512
     assert answer.limits == LIMITS
     assert answer.rows == (name_of(found_row), name_of(beaten))
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}

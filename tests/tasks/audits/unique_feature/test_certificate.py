@@ -18,7 +18,7 @@ from tasks.audits.unique_feature.pairs.canary_scores import EFFECT
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, Bets, Calls, PairEvidence
 from tasks.audits.unique_feature.pairs.plain_words import FACTOR
-from tasks.audits.unique_feature.pairs.sentences import LIMITS, format_factor
+from tasks.audits.unique_feature.pairs.sentences import LIMITS
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models import answer as single_models
@@ -277,12 +277,6 @@ def test_next_step_follows_from_answer_of_models(
 def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setting: str) -> None:
     _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
     assert page.steps[0].endswith(f"(`{setting}`).")
-
-
-def test_huge_factors_are_capped() -> None:
-    assert format_factor(-1.0) == "0.37"
-    assert format_factor(99.9) == "2.43e+43"
-    assert format_factor(100.0) == "more than 3e+43"
 
 
 def test_comparison_uses_effect_of_pairs_or_push() -> None:
