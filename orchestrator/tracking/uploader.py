@@ -121,12 +121,20 @@ class Uploader:
         return Disclosure().journal(self.store.folder("runs", name))
 
 
-def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver has died. Returns the problem as one line, or an empty string."""
+def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None], has_jobs: bool = True) -> str:
+    """Sync until the run has ended or its driver has died. Returns the problem as one line, or an empty string.
+
+    If `has_jobs` is false, all jobs have ended, and the runs are only opened until their pages are drawn.
+    """
+
+    def step(entry: Entry) -> None:
+        if has_jobs:
+            entry.progress("running")
+
     with uploader.lock_runs():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # retried, and reported at the end
-                uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
+                uploader.sync(step, False, acknowledge)
             driver.wait(SECONDS)
         problem = ""
         for _ in range(2):  # an idle connection may only now turn out to be dead
@@ -223,8 +231,9 @@ def main() -> None:
     os.dup2(2, 1)  # so that library output is not mistaken for an answer
     order = json.loads(sys.stdin.readline())
     driver = DriverMessages()
-    with suppress(OSError):
-        os.nice(5)
+    if order["follow"]:
+        with suppress(OSError):
+            os.nice(5)  # the jobs come first
     quiet()
     sys.path += [path for path in order["path"] if path not in sys.path]
     os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
@@ -234,7 +243,7 @@ def main() -> None:
             answers.write("{}\n")
 
     uploader = Uploader(order)
-    problem = follow(uploader, driver, acknowledge)
+    problem = follow(uploader, driver, acknowledge, order["follow"])
     with suppress(OSError):
         answers.write(json.dumps({"problem": problem, "notice": uploader.notice}) + "\n")
     os._exit(0)  # library threads may hang on unsent data
