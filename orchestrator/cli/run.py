@@ -185,9 +185,7 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
             notes = [*describe_left_out(cells, left_out), *lines]
             for line in notes:
                 observe({"event": "told", "line": line})
-            report = start(
-                cells, opened_store, execution, observe, left_out=left_out, take_answer=display.print_answer
-            )
+            report = start(cells, opened_store, execution, observe, left_out=left_out, take_answer=display.print_answer)
             stack.close()
             display.check()
             with list_once():

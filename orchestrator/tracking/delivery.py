@@ -65,7 +65,7 @@ class Delivery:
         self._is_closed = False
 
     def begin_later(self) -> None:
-        """Start the delivery in a while, unless the run ends first. Loading MLflow would delay the jobs of short runs."""
+        """Start the delivery in a while, unless the run ends first, because loading MLflow delays the jobs."""
         self._timer = threading.Timer(LATER, self._begin)
         self._timer.daemon = True
         self._timer.start()

@@ -23,10 +23,11 @@ from orchestrator.errors import EngramError
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.audits import find_once
 from orchestrator.store import open_store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database
-from orchestrator.tracking.server import Entry, Server, Undeliverable
+from orchestrator.tracking.server import Entry, Server, Undeliverable, load_without_pandas
 from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 
@@ -86,6 +87,10 @@ class Uploader:
         `settled` is true once the logs are complete. `acknowledge` is called after each run, so that a search with many
         trials is not mistaken for a hanging server.
         """
+        with find_once():
+            self._sync(step, settled, acknowledge)
+
+    def _sync(self, step: Callable[[Entry], None], settled: bool, acknowledge: Callable[[], None]) -> None:
         try:
             for entry in self.entries:
                 entry.read(settled)
@@ -237,6 +242,7 @@ def main() -> None:
     quiet()
     sys.path += [path for path in order["path"] if path not in sys.path]
     os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
+    load_without_pandas()
 
     def acknowledge() -> None:
         with suppress(OSError):
