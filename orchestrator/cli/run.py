@@ -153,6 +153,7 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
     """Run a specification, print its answer and return the exit code. `next_step` is a line below the answer."""
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
+    from orchestrator.deferred_pandas import defer_pandas
     from orchestrator.planning.extras import check_cells
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.lifecycle import prepare_cells, start
@@ -162,6 +163,7 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
 
     with ExitStack() as stack:
         display = RunDisplay(stack, None, json, next_step)
+        defer_pandas()
         observe = display.observe
         with report_interrupt():
             spec = read()

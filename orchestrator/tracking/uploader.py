@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from orchestrator.deferred_pandas import defer_pandas
 from orchestrator.errors import EngramError
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder import notes
@@ -242,6 +243,7 @@ def main() -> None:
     quiet()
     sys.path += [path for path in order["path"] if path not in sys.path]
     os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
+    defer_pandas()
     load_without_pandas()
 
     def acknowledge() -> None:
