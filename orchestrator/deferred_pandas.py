@@ -68,4 +68,4 @@ def defer_pandas() -> None:
 def _shim() -> Any:
     import pyarrow
 
-    return pyarrow.lib._pandas_api  # noqa: SLF001
+    return pyarrow.lib._pandas_api
