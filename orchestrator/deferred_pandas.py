@@ -37,7 +37,7 @@ class _Announcement:
     ) -> ModuleSpec | None:
         if name != PANDAS or cls not in sys.meta_path:
             return None
-        sys.meta_path.remove(cls)  # type: ignore[arg-type]
+        sys.meta_path.remove(cls)
         spec = importlib.util.find_spec(PANDAS)
         if spec is None or spec.loader is None:
             return spec
@@ -57,12 +57,12 @@ def defer_pandas() -> None:
 
     if PANDAS in sys.modules or _Announcement in sys.meta_path or not hasattr(pyarrow.lib, "_pandas_api"):
         return
-    sys.meta_path.insert(0, _Refusal)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Refusal)
     try:
         pyarrow.array([0])  # pyarrow looks for pandas only once
     finally:
-        sys.meta_path.remove(_Refusal)  # type: ignore[arg-type]
-    sys.meta_path.insert(0, _Announcement)  # type: ignore[arg-type]
+        sys.meta_path.remove(_Refusal)
+    sys.meta_path.insert(0, _Announcement)
 
 
 def _shim() -> Any:
