@@ -150,9 +150,16 @@ class HeldRuns:
         return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
 
     def _begin(self) -> None:
-        """Log the start. If any job has to be computed, the delivery follows a long run."""
+        """Log the start, and begin the delivery if any job has to be computed.
+
+        Ray's workers use all cores, so the delivery waits until the run is long. The cells of a sweep are many.
+        """
         self.session.begin(self._seconds)
-        if self._delivery is not None and self.session.plan.missing(self.session.stored):
+        if self._delivery is None or not self.session.plan.missing(self.session.stored):
+            return
+        if self._execution.address == "none" and self._sweep is None:
+            self._delivery.begin()
+        else:
             self._delivery.begin_later()
 
     def _compute_and_publish(self) -> set[str] | None:

@@ -64,6 +64,10 @@ class Delivery:
         self._timer: threading.Timer | None = None
         self._is_closed = False
 
+    def begin(self) -> None:
+        """Start the delivery of runs whose jobs leave a core idle, so that MLflow is loaded when they end."""
+        self._begin()
+
     def begin_later(self) -> None:
         """Start the delivery in a while, unless the run ends first, because loading MLflow delays the jobs."""
         self._timer = threading.Timer(LATER, self._begin)
