@@ -40,7 +40,8 @@ def runs(
     """List the runs of the store, or show the state of one run.
 
     Lists each run with its effect, answer, state and jobs. Each search appears as one line. To list its trials as well,
-    use --all or --json. To follow a run, use engram runs status --watch. See also engram runs logs and engram runs cancel.
+    use --all or --json. To follow a run, use engram runs status --watch. See also engram runs logs and engram runs
+    cancel.
     """
     if run is None:
         _list_runs(everything, store, json)

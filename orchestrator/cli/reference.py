@@ -44,7 +44,7 @@ ENVIRONMENT = {
         "the memory limit for reading a third-party model, table or data set, such as `8GB`; by default, half of the "
         "machine's memory"
     ),
-    "ENGRAM_CACHE": "the cache folder for decoded images; by default `~/.cache/engram`",
+    "ENGRAM_CACHE": "the cache folder for decoded images and an empty MLflow database; by default `~/.cache/engram`",
     "ENGRAM_RUNS": "the folder for run files if the store is a bucket; by default `./engram-runs`",
     "AWS_ENDPOINT_URL": "an alternative server for `s3://`; the usual AWS variables also apply",
     "AZURE_STORAGE_ACCOUNT_NAME": "the storage account for `az://`; the usual Azure storage variables also apply",

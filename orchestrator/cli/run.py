@@ -38,13 +38,16 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.store import command_store, output_folder, report_interrupt
 from orchestrator.cli.terminal import emit, paragraph, say, show, table
-from orchestrator.errors import SpecError
+from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
 
 if TYPE_CHECKING:
+    from orchestrator.run_folder.progress import Event
+    from orchestrator.runs.report import Report
     from orchestrator.spec.specification import Spec
 
+FINISHING = "finishing"  # step between the answer and the next one
 MAX_LISTED = 6  # maximum number of image set names to list
 PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
 
@@ -155,6 +158,46 @@ def _cluster_options(options: RunOptions) -> RunOptions:
     return options.replace(**{name: None for name, option in EXECUTION.items() if "submit" in option.not_of})
 
 
+class RunDisplay:
+    """The progress of a run on stderr, interrupted by its answer on stdout once all results are stored.
+
+    If stdout cannot be written, the run is still reported and delivered, and `check` raises the error.
+    """
+
+    def __init__(self, display: ExitStack, store: str | None, json: bool, next_step: str = "") -> None:
+        from orchestrator.cli.progress import watching
+
+        self.store = store
+        self._display = display
+        self._json = json
+        self._next_step = next_step
+        self._error: Exception | None = None
+        self._observe = display.enter_context(watching())
+
+    def observe(self, event: Event) -> None:
+        self._observe(event)
+
+    def print_answer(self, report: Report) -> None:
+        """End the progress of the jobs, print the answer, and show the progress of the remaining steps."""
+        from orchestrator.cli import verdict
+        from orchestrator.cli.progress import watching
+        from orchestrator.store import list_once
+
+        self._display.close()
+        try:
+            with list_once():
+                verdict.display_answer(report, self.store, self._json, self._next_step)
+        except (OSError, EngramError) as error:
+            self._error = error
+        self._observe = self._display.enter_context(watching())
+        self._observe({"event": "step", "step": FINISHING})
+
+    def check(self) -> None:
+        """Raise the error of `print_answer`, if any."""
+        if self._error is not None:
+            raise self._error
+
+
 def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_step: str = "") -> int:
     """Run a specification with a driver in this process and return the exit code.
 
@@ -162,7 +205,7 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
-    from orchestrator.cli.progress import watching
+    from orchestrator.deferred_pandas import defer_pandas
     from orchestrator.planning.extras import check_cells
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.lifecycle import prepare_cells, start
@@ -170,10 +213,13 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
     from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there, list_once
 
-    with ExitStack() as display:
-        observe = display.enter_context(watching())
+    with ExitStack() as stack:
+        display = RunDisplay(stack, None, json, next_step)
+        defer_pandas()
+        observe = display.observe
         with report_interrupt():
             spec = read()
+            display.store = spec.store
             cells = resolve_cells(spec)
             execution = specification.execution(spec)
             answer_gate = open_gate(gate, cells[0].audit)
@@ -193,10 +239,11 @@ def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, n
             notes = [*describe_left_out(cells, left_out), *lines]
             for line in notes:
                 observe({"event": "told", "line": line})
-            report = start(cells, opened_store, execution, observe, left_out=left_out)
-            display.close()
+            report = start(cells, opened_store, execution, observe, left_out=left_out, take_answer=display.print_answer)
+            stack.close()
+            display.check()
             with list_once():
-                code = verdict.display(report, spec.store, json, notes, next_step)
+                code = verdict.display_end(report, json, notes)
                 return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 
@@ -217,7 +264,6 @@ def resume(
     """
     from orchestrator.cli import search, verdict
     from orchestrator.cli.gate import open_gate, pass_gate
-    from orchestrator.cli.progress import watching
     from orchestrator.inspection import status
     from orchestrator.inspection.search_results import is_search
     from orchestrator.run_folder.journal import Journal
@@ -241,14 +287,18 @@ def resume(
             return search.resume_search(journal.run, opened_store, execution, store, json)
         name = journal.run
         answer_gate = open_gate(gate, journal.about()["audit"])
-        with watching() as observe:
-            observe({"event": "step", "step": "reading the run"})
+        with ExitStack() as stack:
+            display = RunDisplay(stack, store, json)
+            display.observe({"event": "step", "step": "reading the run"})
+            take_answer = display.print_answer
             if pair_limit is None:
-                report = lifecycle.resume(name, opened_store, execution, observe)
+                report = lifecycle.resume(name, opened_store, execution, display.observe, take_answer)
             else:
-                report = lifecycle.start([with_more_pairs(journal, pair_limit)], opened_store, execution, observe)
+                cells = [with_more_pairs(journal, pair_limit)]
+                report = lifecycle.start(cells, opened_store, execution, display.observe, take_answer=take_answer)
+        display.check()
         with list_once():
-            code = verdict.display(report, store, json)
+            code = verdict.display_end(report, json)
             return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 

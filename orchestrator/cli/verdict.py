@@ -66,11 +66,10 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
-def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = (), next_step: str = "") -> int:
-    """Print the failures, answer, numbers and next command of a run, and its final state on the last line.
+def display_answer(report: Report, store: str | None, json: bool, next_step: str = "") -> None:
+    """Print the failures of a run and, unless `json` is set, its answer, numbers and next command.
 
-    `left_out` contains the lines about skipped preset cells, printed before the last line, and `next_step` the line
-    that follows the answer. Returns the exit code.
+    `next_step` is the line that follows the answer. The report and the delivery to MLflow may still be missing.
     """
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
@@ -87,6 +86,16 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         say(report.note)
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; continue with: {command}")
+    if not json:
+        with suppress(StoreError):  # the reason why the run ended has been printed
+            _print_answer(report, store, next_step)
+
+
+def display_end(report: Report, json: bool, left_out: Sequence[str] = ()) -> int:
+    """Print the final state of a run with its report and its address in MLflow, as the last line or as JSON.
+
+    `left_out` contains the lines about skipped preset cells, printed before the last line. Returns the exit code.
+    """
     if json:
         if report.cells:
             cells = {"cells": [shape(cell) for cell in report.cells]}
@@ -97,8 +106,6 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
             skipped.append({"setting": dict(cell.setting), "problem": cell.problem})
         emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
-    with suppress(StoreError):  # the reason why the run ended has been printed
-        _print_answer(report, store, next_step)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
     folder = ""

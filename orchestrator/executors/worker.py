@@ -67,6 +67,7 @@ def entry(
             if not ready:
                 os.environ.update(environment)  # before numpy or torch counts its threads
                 pin(root)
+                importlib.import_module("orchestrator.deferred_pandas").defer_pandas()
                 calls = importlib.import_module("orchestrator.executors.calls")
                 stores = importlib.import_module("orchestrator.store")
                 if identity is not None and (differing := _differing(identity)):

@@ -6,14 +6,16 @@ the run's folder. `comparison` is called as `draw(store, runs, path)`, and `live
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +132,20 @@ def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> 
 
 
 def _drawer(name: str) -> Callable[..., Any]:
-    drawers = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not drawers:
+    drawers = _drawers_on(tuple(sys.path))
+    if name not in drawers:
         raise EngramError("no package that draws reports is installed; run pip install -e . in Engram's folder")
-    draw_page: Callable[..., Any] = drawers[0].load()
+    draw_page: Callable[..., Any] = drawers[name].load()
     return draw_page
+
+
+@functools.cache
+def _drawers_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Return the first entry point of each name. Cached per search path, because a lookup reads every package."""
+    drawers: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        drawers.setdefault(point.name, point)
+    return drawers
 
 
 def _call(name: str, path: Path, *arguments: Any) -> None:

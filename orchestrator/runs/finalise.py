@@ -18,6 +18,7 @@ from orchestrator.run_folder.journal import COMPLETE
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
+from orchestrator.spec.audits import find_once
 from orchestrator.spec.options import Execution
 from orchestrator.store import Store, list_once
 from orchestrator.tracking.delivery import Delivery, addresses
@@ -56,7 +57,7 @@ def delivery_of(
 
 def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
     """Draw the pages, deliver to tracking and share the folders. Returns the report with pages and addresses."""
-    with list_once():
+    with list_once(), find_once():
         report = _draw_pages(report, session, execution)
     if delivery is not None:
         report = _deliver(report, session, delivery, stop)

@@ -41,10 +41,14 @@ def drive_held(
     clock: Clock = SYSTEM,
     search: str | None = None,
     check: Callable[[], None] = lambda: None,
+    take_answer: Callable[[Report], None] = lambda _: None,
 ) -> Report:
-    """Drive these runs under their leases and return their report. `check` raises an error if they cannot be driven."""
+    """Drive these runs under their leases and return their report. `check` raises an error if they cannot be driven.
+
+    `take_answer` receives the report before pages are drawn and the runs are delivered to MLflow.
+    """
     with ExitStack() as resources:
-        held_runs = HeldRuns(parts, store, execution, observe, sweep, clock, search, resources)
+        held_runs = HeldRuns(parts, store, execution, observe, sweep, clock, search, resources, take_answer)
         with held_runs.stop.handle_signals(held_runs.say):
             if held_runs.session.is_settled():
                 return held_runs.report_settled()
@@ -69,11 +73,13 @@ class HeldRuns:
         clock: Clock,
         search: str | None,
         resources: ExitStack,
+        take_answer: Callable[[Report], None],
     ) -> None:
         self._parts = parts
         self._store = store
         self._execution = execution
         self._observe = observe
+        self._take_answer = take_answer
         self._sweep = sweep.run if sweep else None
         self._clock = clock
         self._runs = store.folder("runs")
@@ -116,7 +122,7 @@ class HeldRuns:
         self._states.clear(self._entire_plan, stored_keys)
         report = session_report(self._driver, self.session, self._sweep, stored_keys, sound=stored_keys)
         self.session.notify({"event": report.state, "run": report.run})
-        return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
+        return self._finish(report)
 
     def drive(self) -> Report:
         """Drive the runs to completion, or until there is a reason to stop. Returns their report."""
@@ -131,16 +137,30 @@ class HeldRuns:
         if progress.executor_seconds:
             progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.executor_seconds)
         report = self._log_end(stored_keys, sound)
-        report = finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
+        report = self._finish(report)
         if report.state == "finished":
             self.session.record_verified()
         return report
 
+    def _finish(self, report: Report) -> Report:
+        """Pass the answer on, then draw the pages and deliver the runs."""
+        if self._delivery is not None and report.jobs["done"]:
+            self._delivery.prepare()  # MLflow is loaded while the answer is printed and the pages are drawn
+        self._take_answer(report)
+        return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
+
     def _begin(self) -> None:
-        """Log the start. Begin the delivery if any job has to be computed."""
+        """Log the start, and begin the delivery if any job has to be computed.
+
+        Ray's workers use all cores, so the delivery waits until the run is long. The cells of a sweep are many.
+        """
         self.session.begin(self._seconds)
-        if self._delivery is not None and self.session.plan.missing(self.session.stored):
+        if self._delivery is None or not self.session.plan.missing(self.session.stored):
+            return
+        if self._execution.address == "none" and self._sweep is None:
             self._delivery.begin()
+        else:
+            self._delivery.begin_later()
 
     def _compute_and_publish(self) -> set[str] | None:
         """Compute the missing results and publish the tables. Returns the verified keys, or None if unknown."""

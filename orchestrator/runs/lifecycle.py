@@ -8,7 +8,7 @@ continues it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,11 +64,13 @@ def start(
     clock: Clock = SYSTEM,
     search: str | None = None,
     left_out: Sequence[LeftOut] = (),
+    take_answer: Callable[[Report], None] = lambda _: None,
 ) -> Report:
     """Run one cell of an audit, or the cells of a sweep as one plan, to completion. Stored results are reused.
 
     `search` is the name of the search if this is a trial, and is recorded in the run's log. `left_out` lists the
-    preset's skipped cells, which are recorded in the folder of the run or sweep.
+    preset's skipped cells, which are recorded in the folder of the run or sweep. `take_answer` receives the report as
+    soon as all results are stored, before pages are drawn and the run is delivered to MLflow.
 
     Raises Held if another living driver has the run, Unwritable if its folder cannot be created, and ClusterError if
     the cluster cannot be used.
@@ -98,18 +100,26 @@ def start(
     skipped_cells = left_out_as_json(cells, left_out)
     if len(parts) == 1:
         parts[0].journal.note_left_out(skipped_cells)
-        return replace(drive_held(parts, store, execution, observe, None, clock, search), left_out=tuple(left_out))
+        report = drive_held(parts, store, execution, observe, None, clock, search, take_answer=take_answer)
+        return replace(report, left_out=tuple(left_out))
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
     sweep.create(sweep_description(cells, [part.journal.run for part in parts]), None)
     sweep.check()
     sweep.note_left_out(skipped_cells)
-    return replace(drive_held(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
+    report = drive_held(parts, store, execution, observe, sweep, clock, take_answer=take_answer)
+    return replace(report, left_out=tuple(left_out))
 
 
-def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
-    """Continue a run or sweep, given its full name.
+def resume(
+    run: str,
+    store: Store,
+    execution: Execution,
+    observe: Observer | None = None,
+    take_answer: Callable[[Report], None] = lambda _: None,
+) -> Report:
+    """Continue a run or sweep, given its full name. `take_answer` receives the report as in `start`.
 
     Raises SpecError if the user's code has changed in the meantime, unless `execution.same_code` accepts the change.
     """
@@ -134,7 +144,8 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
         if plan.missing(stored_keys):
             check_extras(plan, lambda: stored_keys, execution.address)
 
-    return drive_held(parts, store, execution, observe, journal if is_sweep else None, check=check_missing)
+    sweep = journal if is_sweep else None
+    return drive_held(parts, store, execution, observe, sweep, check=check_missing, take_answer=take_answer)
 
 
 def _reopen(journal: Journal) -> SessionRun:

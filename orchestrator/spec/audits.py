@@ -6,7 +6,9 @@ import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -18,6 +20,7 @@ from tasks.user_code.closure import SourceFile, find_user_files
 from tasks.user_code.loaded import UncoveredImport, cover_files, watch_imports
 
 GROUP = "engram.audits"
+_found_audits: ContextVar[dict[str, RegisteredAudit] | None] = ContextVar("found audits", default=None)
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,30 @@ def find(name: str) -> RegisteredAudit:
     if name in own_modules and name in offered_points:
         raise EngramError(f"audit {name!r} is part of Engram, and {_source(offered_points[name])} offers another one")
     if name in own_modules:
-        return _load_audit(name, own_modules[name], "AUDIT", own_modules[name])
+        return _load_audit(name, own_modules[name], "AUDIT", own_modules[name], files={})
     if name in offered_points:
-        point = offered_points[name]
-        return _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
+        return _find_offered(name, offered_points[name])
     audit_names = names()
     raise SpecError(
         f"unknown audit {name!r}; available audits are {', '.join(audit_names)}{nearest(name, audit_names)}"
     )
+
+
+@contextmanager
+def find_once() -> Iterator[None]:
+    """Make `find` read the files of each audit at most once inside the block. Later changes are not seen.
+
+    Its files are read and compared at every call, because user code may change while a program runs. The pages and
+    deliveries of a sweep need its audit many times per cell.
+    """
+    if _found_audits.get() is not None:
+        yield
+        return
+    token = _found_audits.set({})
+    try:
+        yield
+    finally:
+        _found_audits.reset(token)
 
 
 def find_installed(name: str) -> RegisteredAudit | None:
@@ -91,15 +110,30 @@ def _entry_points_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
+def _find_offered(name: str, point: EntryPoint) -> RegisteredAudit:
+    """Return an audit of another package. Cached inside `find_once`."""
+    found_audits = _found_audits.get()
+    if found_audits is not None and name in found_audits:
+        return found_audits[name]
+    audit = _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
+    if found_audits is not None:
+        found_audits[name] = audit
+    return audit
+
+
 def _source(point: EntryPoint) -> str:
     if point.dist:
         return f"package {point.dist.name} ({point.value})"
     return point.value
 
 
-def _load_audit(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
+def _load_audit(
+    name: str, module: str, attribute: str, source: str, files: Mapping[str, SourceFile] | None = None
+) -> RegisteredAudit:
+    """Return the audit in this module. `files` are its user files, which are searched for if they are not given."""
     try:
-        files = find_user_files(module)
+        if files is None:
+            files = find_user_files(module)
     except ValueError as error:
         raise EngramError(f"audit {name!r} cannot be imported from {source}: {error}") from None
     try:

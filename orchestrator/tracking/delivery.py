@@ -34,6 +34,7 @@ BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
     "from orchestrator.tracking.uploader import main; main()"
 )
+LATER = 30.0  # seconds of a run after which the child starts; shorter runs are delivered when they end
 STARTING = 60.0  # seconds for the child to start, which loads MLflow and may create a database
 SILENT = {True: 20.0, False: 60.0}  # final wait for a message in seconds, for remote and local tracking stores
 
@@ -50,6 +51,7 @@ class Delivery:
             "experiment": target.experiment,
             "runs": list(runs),
             "sweep": sweep,
+            "follow": True,  # whether the runs still have jobs
             "path": [os.path.abspath(path) for path in sys.path],  # needed to import audits from other packages
         }
         self._journals = [
@@ -58,9 +60,32 @@ class Delivery:
         self._name = sweep or runs[0]
         self._child: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
+        self._lock = threading.Lock()  # the timer must not start a child that `close` does not see
+        self._timer: threading.Timer | None = None
+        self._is_closed = False
 
     def begin(self) -> None:
-        """Start the delivery. If the process cannot be started, `finish` reports it."""
+        """Start the delivery of runs whose jobs leave a core idle, so that MLflow is loaded when they end."""
+        self._begin()
+
+    def begin_later(self) -> None:
+        """Start the delivery in a while, unless the run ends first, because loading MLflow delays the jobs."""
+        self._timer = threading.Timer(LATER, self._begin)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def prepare(self) -> None:
+        """Start the delivery of runs whose jobs have ended, so that MLflow is loaded by the time of `finish`."""
+        self._order["follow"] = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the child unless it is running. If it cannot be started, `finish` reports it."""
+        with self._lock:
+            if self._child is None and not self._is_closed:
+                self._start_child()
+
+    def _start_child(self) -> None:
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT, str(ROOT)],
@@ -85,8 +110,7 @@ class Delivery:
         if all(is_delivered(journal, self.store, self.target) for journal in self._journals):
             self.close()
             return []
-        if self._child is None:
-            self.begin()
+        self.prepare()
         self._send("end")
         answer = self._answer(impatient)
         self.close()
@@ -123,10 +147,14 @@ class Delivery:
 
     def close(self) -> None:
         """Close the pipe to the child. The child then exits and marks the run as interrupted unless it has finished."""
-        if self._child is None:
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._is_closed = True
+            child = self._child
+            self._child = None
+        if child is None:
             return
-        child = self._child
-        self._child = None
         assert child.stdin is not None
         with suppress(OSError):
             child.stdin.close()

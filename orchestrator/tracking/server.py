@@ -10,11 +10,13 @@ import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from orchestrator.errors import EngramError
@@ -31,11 +33,13 @@ from orchestrator.store import Store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import artifacts, database, facts, note, tracking_store
 from orchestrator.tracking.facts import Point, ProgressLog
+from orchestrator.tracking.template import copy_template, keep_template, template_path
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
-# maximum number of items per request
-METRICS = 1000
+# maximum number of items per request, which may have 1,000 items in total
+METRICS = 800
 PARAMS = 100
+POINTS = METRICS // 3  # points of the progress, of three metrics each, that fit into a request
 # Any other state becomes KILLED.
 STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
 # The name in MLflow's run list, which a user may edit there, and the last name that Engram set.
@@ -104,8 +108,10 @@ class Server:
         if existing_tags.get(tracking_store.VIEW_TAG) != (value := tracking_store.view_state()):
             self.client.set_experiment_tag(self.experiment, tracking_store.VIEW_TAG, value)
 
-    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], display_name: str) -> str:
-        """Return the id of the run with this name in its store.
+    def run(
+        self, name: str, store_id: str, began: float, tags: Mapping[str, str], display_name: str
+    ) -> tuple[Any, bool]:
+        """Return the run with this name in its store, and whether it is new.
 
         If there is none, create it with the name `display_name`.
         """
@@ -118,11 +124,11 @@ class Server:
                 new_run = self.client.create_run(
                     self.experiment, int(began * 1000), tags=tags, run_name=encodable(display_name)
                 )
-                return str(new_run.info.run_id)
+                return new_run, True
             first, *duplicates = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
             for duplicate in duplicates:  # created by a server that answered too late
                 self.client.delete_run(duplicate.info.run_id)
-            return str(first.info.run_id)
+            return first, False
 
 
 class Entry:
@@ -146,6 +152,8 @@ class Entry:
         self._parent: Entry | None = None
         self._step = -1  # the last step recorded in MLflow
         self._status = ""
+        self._mlflow_run: Any = None  # as read when it was opened, until it is changed
+        self._is_new = False  # whether the run has been created by `open`
 
     def read(self, settled: bool) -> None:
         self.course.read(settled)
@@ -171,8 +179,12 @@ class Entry:
         self._parent = parent
         earlier_receipt = notes.read_receipt(self.journal.folder)
         tags = self._tags()
+        if parent:
+            tags |= {"mlflow.parentRunId": _id(parent)}
         name = self._name(parent)
-        run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
+        mlflow_run, self._is_new = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
+        self._mlflow_run = mlflow_run
+        run_id = str(mlflow_run.info.run_id)
         target = server.target
         identity = (target.public_uri, target.experiment, server.experiment, run_id)
         address = target.address(server.experiment, run_id)
@@ -186,29 +198,20 @@ class Entry:
             self.receipt = earlier_receipt
         else:
             self.receipt = Receipt(*identity, address)
-        mlflow_run = server.client.get_run(run_id)
-        self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
+        self._step = max((metric.step for metric in self._history(DONE)), default=-1)
         params = {k: v for k, v in self._params().items() if k not in mlflow_run.data.params}
-        self._log(params=params)
-        self._begin_effect(mlflow_run.data.metrics)
-        if parent:
-            tags |= {"mlflow.parentRunId": _id(parent)}
-        else:
-            tags |= {}
         tags |= self._name_tags(mlflow_run, name)
-        self._tag(mlflow_run.data.tags, tags)
+        self._log(self._first_effect(mlflow_run.data.metrics), params, _changed(mlflow_run.data.tags, tags))
         self._inputs(mlflow_run)
 
     def progress(self, state: str) -> None:
         """Log the points missing from MLflow, and the state."""
         server, run_id = self._server_and_id()
-        fresh = [point for point in self.course.points if point.step > self._step]
-        for points in _batches(fresh, METRICS // 3):
-            self._log(metrics=[metric for point in points for metric in _metrics(point)])
-            self._step = points[-1].step
+        self._log_points()
         if state == "running" != self._status:
             server.client.update_run(run_id, status="RUNNING")
-            self._tag({}, self._note(state))
+            self._mlflow_run = None
+            self._log(tags=self._note(state))
             self._status = state
 
     def finish(self, files: bool) -> None:
@@ -217,22 +220,49 @@ class Entry:
         state = self.state
         position = self.course.log.position
         fingerprint = artifacts.fingerprint(self.journal, self.store, self.search)
-        self.progress(state)
         if not files:
             self._end(state)
-        mlflow_run = server.client.get_run(run_id)
-        self._answer(mlflow_run.data.metrics)
-        if state in COMPLETE:
-            self._learning_curves()
+        mlflow_run = self._mlflow_run or server.client.get_run(run_id)
         tags = self._note(state) | facts.answer(self.journal, self.store, self.search)
         if files:
             tags |= self._files()
-        self._tag(mlflow_run.data.tags, tags)
+        self._log_points(keep=POINTS)
+        points = self._new_points()
+        metrics = [metric for point in points for metric in _metrics(point)]
+        metrics += self._answer(mlflow_run.data.metrics)
+        if state in COMPLETE:
+            metrics += self._learning_curves()
+        self._mlflow_run = None
+        self._is_new = False
+        self._log(metrics, tags=_changed(mlflow_run.data.tags, tags))
+        if points:
+            self._step = points[-1].step
         if files:
             self._end(state)
             assert self.receipt is not None
             self.receipt = replace(self.receipt, position=position, state=state, fingerprint=fingerprint)
             notes.write_receipt(self.journal.folder, self.receipt)
+
+    def _new_points(self) -> list[Point]:
+        """Return the points of the progress that MLflow lacks."""
+        return [point for point in self.course.points if point.step > self._step]
+
+    def _log_points(self, keep: int = 0) -> None:
+        """Log the points that MLflow lacks, unless there are at most `keep`. No request splits a point."""
+        points = self._new_points()
+        if len(points) <= keep:
+            return
+        for batch in _batches(points, POINTS):
+            self._log([metric for point in batch for metric in _metrics(point)])
+            self._step = batch[-1].step
+
+    def _history(self, name: str) -> Sequence[Any]:
+        """Return the values of a metric that MLflow has."""
+        if self._is_new:
+            return ()
+        server, run_id = self._server_and_id()
+        history: Sequence[Any] = server.client.get_metric_history(run_id, name)
+        return history
 
     def _note(self, state: str) -> dict[str, str]:
         text = note.run_note(self.journal, self.store, state, self.search, self._comparison)
@@ -258,43 +288,45 @@ class Entry:
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
-    def _begin_effect(self, logged_metrics: Mapping[str, float]) -> None:
-        """Log the effect as NaN first, because MLflow's comparison page opens on the metric that was logged first."""
+    def _first_effect(self, logged_metrics: Mapping[str, float]) -> list[Any]:
+        """Return the effect as NaN, because MLflow's comparison page opens on the metric that was logged first.
+
+        Returns an empty list for a sweep, or if the effect is logged.
+        """
         from mlflow.entities import Metric
 
-        if not self.cells and facts.EFFECT not in logged_metrics:
-            self._log(metrics=[Metric(facts.EFFECT, math.nan, int(self._began() * 1000), 0)])
+        if self.cells or facts.EFFECT in logged_metrics:
+            return []
+        return [Metric(facts.EFFECT, math.nan, int(self._began() * 1000), 0)]
 
-    def _answer(self, logged_metrics: Mapping[str, float]) -> None:
-        """Log the numbers of the answer that MLflow lacks. Changed numbers are logged at a higher step."""
+    def _answer(self, logged_metrics: Mapping[str, float]) -> list[Any]:
+        """Return the numbers of the answer that MLflow lacks. Changed numbers have a higher step."""
         from mlflow.entities import Metric
 
-        server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
         for name, value in (facts.metrics(self.journal, self.store, self.search) | self._objectives()).items():
             if logged_metrics.get(name) != value:
-                history = server.client.get_metric_history(run_id, name) if name in logged_metrics else ()
+                history = self._history(name) if name in logged_metrics else ()
                 history = [metric for metric in history if not math.isnan(metric.value)]
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
-        self._log(metrics=fresh)
         if self.cells and self.search is None:
-            self._answer_of_cells()
+            fresh += self._effects_of_cells()
+        return fresh
 
-    def _answer_of_cells(self) -> None:
-        """Log the effects of a sweep's cells that MLflow lacks, using the index of the cell as the step."""
+    def _effects_of_cells(self) -> list[Any]:
+        """Return the effects of a sweep's cells that MLflow lacks, with the index of the cell as the step."""
         from mlflow.entities import Metric
 
-        server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         by_cell = facts.cell_metrics(self.journal, self.store)
+        fresh = []
         for name in facts.CELL_METRICS:
-            logged = {metric.step: metric.value for metric in server.client.get_metric_history(run_id, name)}
-            fresh = []
+            logged = {metric.step: metric.value for metric in self._history(name)}
             for step, values in by_cell.items():
                 if name in values and logged.get(step) != values[name]:
                     fresh.append(Metric(name, values[name], time, step))
-            self._log(metrics=fresh)
+        return fresh
 
     def _objectives(self) -> dict[str, float]:
         """Return the numbers by which a search compares its trials. Returns an empty dict for other runs."""
@@ -306,33 +338,38 @@ class Entry:
             return {}
         return facts.objectives(search, self.journal.run)
 
-    def _learning_curves(self) -> None:
-        """Log the epochs of the learning curves that MLflow lacks, using the epoch as the step."""
+    def _learning_curves(self) -> list[Any]:
+        """Return the epochs of the learning curves that MLflow lacks, with the epoch as the step."""
         from mlflow.entities import Metric
 
-        server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
+        fresh = []
         for name, points in facts.learning_curves(self.journal, self.store).items():
-            logged_epochs = set()
-            for metric in server.client.get_metric_history(run_id, name):
-                logged_epochs.add(metric.step)
-            self._log(
-                metrics=[Metric(name, value, time, epoch) for epoch, value in points if epoch not in logged_epochs]
-            )
+            logged_epochs = {metric.step for metric in self._history(name)}
+            for epoch, value in points:
+                if epoch not in logged_epochs:
+                    fresh.append(Metric(name, value, time, epoch))
+        return fresh
 
     def _files(self) -> dict[str, str]:
         """Upload the changed files, and return the tag that lists the tables among them."""
         server, run_id = self._server_and_id()
         assert self.receipt is not None
         tables = []
-        for artifact in artifacts.run_artifacts(self.journal, self.store, self.search):
-            if artifact.table:
-                tables.append({"path": artifact.path, "type": "table"})
-            if self.receipt.artifacts.get(artifact.path) != artifact.digest:
-                _upload(server.client, run_id, artifact, server.folder)
-                self.receipt = replace(
-                    self.receipt, artifacts={**self.receipt.artifacts, artifact.path: artifact.digest}
-                )
+        digests: dict[str, str] = {}
+        with TemporaryDirectory(prefix=".upload-", dir=server.folder) as folder:
+            for artifact in artifacts.run_artifacts(self.journal, self.store, self.search):
+                if artifact.table:
+                    tables.append({"path": artifact.path, "type": "table"})
+                digest = artifact.digest
+                if self.receipt.artifacts.get(artifact.path) != digest:
+                    path = Path(folder) / artifact.path
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(artifact.data)
+                    digests[artifact.path] = digest
+            if digests:
+                server.client.log_artifacts(run_id, folder)
+        self.receipt = replace(self.receipt, artifacts={**self.receipt.artifacts, **digests})
         if tables:
             return {"mlflow.loggedArtifacts": json.dumps(tables)}
         return {}
@@ -341,7 +378,7 @@ class Entry:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         logged_data = set()
-        for logged in mlflow_run.inputs.dataset_inputs:
+        for logged in mlflow_run.inputs.dataset_inputs if mlflow_run.inputs else ():
             logged_data.add((logged.dataset.name, logged.dataset.digest))
         fresh = []
         for entry in self._runs():
@@ -382,29 +419,23 @@ class Entry:
     def _began(self) -> float:
         return self.course.began or seconds_of(self.about["created"])
 
-    def _tag(self, logged_tags: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        self._log(
-            tags=[
-                RunTag(name, encodable(value))
-                for name, value in tags.items()
-                if logged_tags.get(name) != encodable(value)
-            ]
-        )
-
     def _log(
-        self, metrics: Sequence[Any] = (), params: Mapping[str, str] | None = None, tags: Sequence[Any] = ()
+        self,
+        metrics: Sequence[Any] = (),
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
-        from mlflow.entities import Param
+        """Log these items in as few requests as possible."""
+        from mlflow.entities import Param, RunTag
 
         server, run_id = self._server_and_id()
-        for metric_batch in _batches(list(metrics), METRICS):
-            server.client.log_batch(run_id, metrics=metric_batch)
-        for param_batch in _batches(list((params or {}).items()), PARAMS):
-            server.client.log_batch(run_id, params=[Param(name, encodable(value)) for name, value in param_batch])
-        for tag_batch in _batches(list(tags), PARAMS):
-            server.client.log_batch(run_id, tags=tag_batch)
+        run_params = [Param(name, encodable(value)) for name, value in (params or {}).items()]
+        run_tags = [RunTag(name, encodable(value)) for name, value in (tags or {}).items()]
+        batches = zip_longest(
+            _batches(metrics, METRICS), _batches(run_params, PARAMS), _batches(run_tags, PARAMS), fillvalue=()
+        )
+        for metric_batch, param_batch, tag_batch in batches:
+            server.client.log_batch(run_id, metrics=metric_batch, params=param_batch, tags=tag_batch)
 
     def _server_and_id(self) -> tuple[Server, str]:
         assert self._server is not None
@@ -440,14 +471,38 @@ def _ready(target: Target, store: Store, used: bool) -> str:
     return line
 
 
+def load_without_pandas() -> None:
+    """Import MLflow without pandas, which it needs for data frames and models only and which takes 0.4 s to load.
+
+    MLflow supports this, because mlflow-skinny is the same code without pandas. pandas can be imported afterwards.
+    """
+    if "pandas" in sys.modules or "mlflow" in sys.modules:
+        return
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # its import raises ModuleNotFoundError
+    try:
+        import mlflow  # noqa: F401
+    except ImportError:  # a version that needs pandas is imported again
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mlflow"]:
+            del sys.modules[name]
+    finally:
+        del sys.modules["pandas"]
+
+
 def _fill(draft: Path) -> None:
+    """Create an empty database: a copy of the template if there is one, or else with all migrations of MLflow."""
+    import mlflow
     from mlflow import MlflowClient
 
+    template = template_path(mlflow.__version__, Path(mlflow.__file__).parent / "store" / "db_migrations" / "versions")
+    if copy_template(template, draft):
+        return
     # MLflow inserts the working directory as a Python literal into the SQL that creates its default experiment. SQLite
     # cannot parse this literal if the path contains both kinds of quotes.
     is_unquotable = {"'", '"'} <= set(os.getcwd())
     with chdir("/") if is_unquotable else nullcontext():
         MlflowClient(tracking_uri=sqlite_uri(draft)).search_experiments(max_results=1)
+        folder = os.getcwd()
+    keep_template(template, draft, folder)
 
 
 def _metrics(point: Point) -> Iterator[Any]:
@@ -459,14 +514,9 @@ def _metrics(point: Point) -> Iterator[Any]:
             yield Metric(name, float(value), int(point.time * 1000), point.step)
 
 
-def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path) -> None:
-    from tempfile import TemporaryDirectory
-
-    *folders, name = artifact.path.split("/")
-    with TemporaryDirectory(prefix=".upload-", dir=folder) as folder_name:
-        path = Path(folder_name) / name
-        path.write_bytes(artifact.data)
-        client.log_artifact(run_id, str(path), "/".join(folders) or None)
+def _changed(logged_tags: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags that MLflow lacks, or has with another value."""
+    return {name: value for name, value in tags.items() if logged_tags.get(name) != encodable(value)}
 
 
 def _store_id(store: Store) -> str:

@@ -19,14 +19,16 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from orchestrator.deferred_pandas import defer_pandas
 from orchestrator.errors import EngramError
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import Journal
+from orchestrator.spec.audits import find_once
 from orchestrator.store import open_store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database
-from orchestrator.tracking.server import Entry, Server, Undeliverable
+from orchestrator.tracking.server import Entry, Server, Undeliverable, load_without_pandas
 from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 
@@ -86,6 +88,10 @@ class Uploader:
         `settled` is true once the logs are complete. `acknowledge` is called after each run, so that a search with many
         trials is not mistaken for a hanging server.
         """
+        with find_once():
+            self._sync(step, settled, acknowledge)
+
+    def _sync(self, step: Callable[[Entry], None], settled: bool, acknowledge: Callable[[], None]) -> None:
         try:
             for entry in self.entries:
                 entry.read(settled)
@@ -121,12 +127,20 @@ class Uploader:
         return Disclosure().journal(self.store.folder("runs", name))
 
 
-def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver has died. Returns the problem as one line, or an empty string."""
+def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None], has_jobs: bool = True) -> str:
+    """Sync until the run has ended or its driver has died. Returns the problem as one line, or an empty string.
+
+    If `has_jobs` is false, all jobs have ended, and the runs are only opened until their pages are drawn.
+    """
+
+    def step(entry: Entry) -> None:
+        if has_jobs:
+            entry.progress("running")
+
     with uploader.lock_runs():
         while not (driver.ended or driver.dead):
             with suppress(Exception):  # retried, and reported at the end
-                uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
+                uploader.sync(step, False, acknowledge)
             driver.wait(SECONDS)
         problem = ""
         for _ in range(2):  # an idle connection may only now turn out to be dead
@@ -223,18 +237,21 @@ def main() -> None:
     os.dup2(2, 1)  # so that library output is not mistaken for an answer
     order = json.loads(sys.stdin.readline())
     driver = DriverMessages()
-    with suppress(OSError):
-        os.nice(5)
+    if order["follow"]:
+        with suppress(OSError):
+            os.nice(5)  # the jobs come first
     quiet()
     sys.path += [path for path in order["path"] if path not in sys.path]
     os.environ["MLFLOW_TRACKING_URI"] = order["uri"]
+    defer_pandas()
+    load_without_pandas()
 
     def acknowledge() -> None:
         with suppress(OSError):
             answers.write("{}\n")
 
     uploader = Uploader(order)
-    problem = follow(uploader, driver, acknowledge)
+    problem = follow(uploader, driver, acknowledge, order["follow"])
     with suppress(OSError):
         answers.write(json.dumps({"problem": problem, "notice": uploader.notice}) + "\n")
     os._exit(0)  # library threads may hang on unsent data

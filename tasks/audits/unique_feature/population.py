@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,6 @@ from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.questions import Pairs, Panel
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
-from tasks.contract.grouping import group_rows
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Feature, Glyph, burn, glyph_pixels, look_alikes
@@ -89,6 +88,7 @@ Cells = NDArray[np.bool_]
 # A feature of the same family that the canary did not carry, which provides the null of the pair.
 UNCARRIED = -1
 
+MODEL = ("canary", "label", "seed", "model")  # columns that identify a model in a FAMILY table
 FAMILY = pa.schema(
     [
         ("canary", pa.int64()),  # null for a single model
@@ -225,18 +225,51 @@ class ModelFamily:
 
 
 def model_families(table: pa.Table) -> Iterator[ModelFamily]:
-    """Yield the outputs of each model in a FAMILY table."""
-    by_model = group_rows(table.to_pylist(), "canary", "label", "seed", "model")
-    for (canary, label, seed, model), members in by_model.items():
-        members.sort(key=lambda row: row["member"])
-        about = {"canary": canary, "label": label, "seed": seed, "model": model}
-        uncarried = [row for row in members if row["member"] == UNCARRIED]
-        member_rows = [row for row in members if row["member"] != UNCARRIED]
-        null = None
-        if uncarried:
-            other_rows = [row for row in member_rows[1:] if row["log_p"] != uncarried[0]["log_p"]]
-            null = family_from_rows(about, [*uncarried, *other_rows])
-        yield family_from_rows(about, member_rows, null)
+    """Yield the outputs of each model in a FAMILY table.
+
+    Columns are read as arrays. n canaries need families of at least n / FDR members, so that the number of rows grows
+    with the square of n.
+    """
+    table = table.combine_chunks()
+    members = table["member"].to_numpy()
+    for rows in _rows_by_model(table):
+        about = {name: table[name][int(rows[0])].as_py() for name in MODEL}
+        indices = rows[np.argsort(members[rows], kind="stable")]
+        is_uncarried = members[indices] == UNCARRIED
+        carried = _family_of_rows(about, table, indices[~is_uncarried])
+        if not is_uncarried.any():
+            yield carried
+            continue
+        uncarried = _family_of_rows(about, table, indices[is_uncarried])
+        differs = (carried.log_p != uncarried.log_p[0]).any(axis=1)
+        others = indices[~is_uncarried][1:][differs[1:]]
+        null = _family_of_rows(about, table, np.concatenate([indices[is_uncarried], others]))
+        yield replace(carried, null=null)
+
+
+def _rows_by_model(table: pa.Table) -> list[NDArray[np.int64]]:
+    """Return the rows of each model in a FAMILY table, in order. Models are in order of first occurrence."""
+    codes = np.zeros(table.num_rows, np.int64)
+    for name in MODEL:
+        for encoded in table[name].dictionary_encode(null_encoding="encode").chunks:  # one, or none without rows
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+    _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    groups = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
+    return [groups[number] for number in np.argsort(first)] if len(codes) else []
+
+
+def _family_of_rows(about: dict[str, Any], table: pa.Table, indices: NDArray[np.int64]) -> ModelFamily:
+    """Return the outputs in these rows of a FAMILY table, in this order."""
+    log_p = _stack_lists(table["log_p"], indices)
+    return ModelFamily(about, table["d"].to_numpy()[indices], log_p, _stack_lists(table["log_odds"], indices))
+
+
+def _stack_lists(column: pa.ChunkedArray, indices: NDArray[np.int64]) -> Array:
+    """Return the lists in these rows as an array (rows, length). Raises ValueError if they have different lengths."""
+    lists = column.combine_chunks().take(pa.array(indices))
+    if len(set(lists.value_lengths().to_pylist())) > 1:
+        raise ValueError("the outputs of one model have different numbers of classes")
+    return np.asarray(lists.flatten().to_numpy(zero_copy_only=False).reshape(len(indices), -1))
 
 
 def family_from_rows(

@@ -720,3 +720,25 @@ def test_run_until_decided_ends_early_and_continues(engram: Here) -> None:
     (run,) = [run for run in engram.json("runs")["runs"] if run["state"] == "decided"]
     assert message in engram("status", run["run"]).stdout
     assert "decided: 8 jobs not needed" in engram("logs", run["run"]).stdout
+
+
+LEAVING = """
+import atexit, sys, threading, time
+import engram_command
+class Kept:
+    def __del__(self):
+        print("destroyed")
+kept = Kept()
+atexit.register(print, "exit function")
+def late():
+    time.sleep(0.2)
+    print("thread", end=" ")
+threading.Thread(target=late).start()
+engram_command.leave(SystemExit(3))
+"""
+
+
+def test_exit_waits_for_threads_and_destroys_nothing() -> None:
+    completed = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True)
+    assert completed.returncode == 3
+    assert completed.stdout == "thread exit function\n"

@@ -43,7 +43,7 @@ def counts(store: Store, report: Report, capsys: pytest.CaptureFixture[str]) -> 
     """The job counts in the run's last line and in the line of `status`."""
     run_status = status(Journal(store.folder("runs", report.run)), store)
     capsys.readouterr()
-    verdict.display(report, store.location, False)
+    verdict.display_end(report, False)
     last = capsys.readouterr().out.splitlines()[-1]
     return tuple(line.partition(": ")[2].partition(" jobs")[0] for line in (last, verdict.status_line(run_status)))  # type: ignore[return-value]
 

@@ -51,6 +51,23 @@ def logged_events(store: Store, report: Report) -> list[dict[str, Any]]:
     return list(Journal(Path(store.location) / "runs" / report.run).events())
 
 
+def test_answer_precedes_the_report(store: Store) -> None:
+    course: list[object] = []
+
+    def take_answer(report: Report) -> None:
+        course.append((report.state, report.page, report.table("summary")["estimate"].to_pylist()))
+
+    execution = Execution(address="none", mlflow="off")
+    cell = Cell("toys", toys.Config(parts=3))
+    report = start([cell], store, execution, lambda event: course.append(event.get("step")), take_answer=take_answer)
+    answer = course.index(("finished", None, [3.0]))
+    assert answer < course.index("writing the report")
+    assert report.page is not None
+    course.clear()
+    resume(report.run, store, execution, take_answer=take_answer)
+    assert course == [("finished", None, [3.0])]
+
+
 def test_run_computes_its_plan_and_tables(store: Store, tmp_path: Path) -> None:
     report = run(store, folder=str(tmp_path))
     assert report.state == "finished"

@@ -12,6 +12,8 @@ import toys
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
+from tasks.user_code import closure
+from tasks.user_code.closure import SourceFile
 from tests.support.packages import offer
 
 # As in a shell: pytest has the toys on its own path.
@@ -37,6 +39,23 @@ def test_audit_has_the_question_it_answers() -> None:
     registered = audits.find("toys")
     assert registered.audit == toys.AUDIT
     assert registered.question == "How far does a sum get when its parts are lost?"
+
+
+def test_files_of_an_audit_are_read_once_inside_find_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_modules: list[str] = []
+
+    def find_user_files(module: str) -> dict[str, SourceFile]:
+        read_modules.append(module)
+        return closure.find_user_files(module)
+
+    monkeypatch.setattr(audits, "find_user_files", find_user_files)
+    with audits.find_once(), audits.find_once():
+        first = audits.find("toys")
+        assert audits.find("toys") is first
+    assert read_modules == ["toys"]
+    audits.find("toys")
+    audits.find("membership")
+    assert read_modules == ["toys", "toys"]
 
 
 def test_reexported_audit_is_documented_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from orchestrator.store import Store, open_store
 from orchestrator.tracking import artifacts, delivery
 from orchestrator.tracking.delivery import Delivery, addresses, is_delivered
 from orchestrator.tracking.tracking_store import Target
+from tests.support.waiting import wait_until
 
 URI = "http://ann:secret@host:5000"
 TARGET = Target(URI, "wards")
@@ -148,6 +149,36 @@ def receive_run(store: Store, run: str, **fields: Any) -> Journal:
     } | delivered_state
     notes.write_receipt(journal.folder, Receipt(**(receipt_fields | fields)))
     return journal
+
+
+def test_short_run_starts_no_process_before_its_end(store: Store, run: str, answering: Callable[[str], None]) -> None:
+    answering(answer_statement({"problem": ""}))
+    short = Delivery(TARGET, store, [run], None)
+    short.begin_later()
+    assert not (store.folder("mlflow") / "order").exists()
+    assert short.finish(never) == []
+    assert not json.loads((store.folder("mlflow") / "order").read_text())["follow"]
+
+
+def test_long_run_is_followed(
+    store: Store, run: str, answering: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "LATER", 0.0)
+    answering(answer_statement({"problem": ""}))
+    long = Delivery(TARGET, store, [run], None)
+    long.begin_later()
+    wait_until(lambda: (store.folder("mlflow") / "order").exists())
+    assert long.finish(never) == []
+    assert json.loads((store.folder("mlflow") / "order").read_text())["follow"]
+
+
+def test_closed_delivery_starts_no_process(store: Store, run: str, answering: Callable[[str], None]) -> None:
+    answering(answer_statement({"problem": ""}))
+    closed = Delivery(TARGET, store, [run], None)
+    closed.begin_later()
+    closed.close()
+    closed.prepare()
+    assert not (store.folder("mlflow") / "order").exists()
 
 
 def test_complete_delivery_starts_no_process(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,11 +232,14 @@ def test_deleted_experiment_gives_advice_in_one_line(tracked_store: TrackedStore
 def test_later_of_two_equal_runs_is_deleted(tracked_store: TrackedStore) -> None:
     server = Server(tracked_store.target, tracked_store.store)
     tags = {"engram.run": "some", "engram.store": "here"}
-    first = server.run("some", "here", 10.0, {}, "some")
+    first, is_new = server.run("some", "here", 10.0, {}, "some")
+    assert is_new
     tracked_store.mlflow.create_run(server.experiment, 20_000, tags=tags, run_name="some")
-    assert first == server.run("some", "here", 10.0, {}, "some")
+    again, is_new = server.run("some", "here", 10.0, {}, "some")
+    assert not is_new
+    assert again.info.run_id == first.info.run_id
     (remaining_run,) = tracked_store.mlflow.search_runs([server.experiment])
-    assert first == remaining_run.info.run_id
+    assert remaining_run.info.run_id == first.info.run_id
 
 
 def close_databases() -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.evaluation import burn_family, probe_images
 from tasks.audits.unique_feature.given_models import Given
+from tasks.contract.grouping import group_rows
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
@@ -145,6 +146,53 @@ def test_models_are_read_back_with_the_feature_first() -> None:
         len([*population.model_families(pa.concat_tables([family_table("canary", [0], canary) for canary in (4, 5)]))])
         == 2
     )
+
+
+def read_by_rows(table: pa.Table) -> list[tuple[dict[str, object], list[NDArray[np.float64]]]]:
+    """The models of a FAMILY table and their arrays, followed by those with the uncarried feature, row by row."""
+    families = []
+    for about, rows in group_rows(table.to_pylist(), "canary", "label", "seed", "model").items():
+        rows.sort(key=lambda row: row["member"])
+        uncarried = [row for row in rows if row["member"] == population.UNCARRIED]
+        carried = [row for row in rows if row["member"] != population.UNCARRIED]
+        sets = [carried]
+        if uncarried:
+            sets.append([*uncarried, *(row for row in carried[1:] if row["log_p"] != uncarried[0]["log_p"])])
+        arrays = [np.array([row[name] for row in rows]) for rows in sets for name in ("d", "log_p", "log_odds")]
+        families.append((dict(zip(("canary", "label", "seed", "model"), about, strict=True)), arrays))
+    return families
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_give_the_arrays_of_rows_to_the_bit(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    rows = []
+    for canary in (7, None):
+        for model in ("twin", "canary"):
+            for member in range(population.UNCARRIED if seed % 2 else 0, 12):
+                log_p = np.round(generator.normal(size=3), 0 if seed < 2 else 9)  # rounded values are often equal
+                row = {"canary": canary, "label": canary and 1, "seed": 9, "model": model, "member": member}
+                row |= {"d": generator.random(), "log_p": log_p.tolist(), "log_odds": (2 * log_p).tolist()}
+                rows.append(row)
+    shuffled = [rows[index] for index in generator.permutation(len(rows))]
+    parts = [pa.Table.from_pylist(shuffled[start : start + 20], population.FAMILY) for start in range(0, len(rows), 20)]
+    table = pa.concat_tables(parts).slice(1)
+    families = list(population.model_families(table))
+    expected = read_by_rows(table)
+    assert [family.about for family in families] == [about for about, _ in expected]
+    for family, (_, arrays) in zip(families, expected, strict=True):
+        sets = [family] if family.null is None else [family, family.null]
+        read = [array for part in sets for array in (part.d, part.log_p, part.log_odds)]
+        assert [(array.shape, array.tobytes()) for array in read] == [
+            (array.shape, array.tobytes()) for array in arrays
+        ]
+
+
+def test_different_numbers_of_classes_are_refused() -> None:
+    rows = family_table("canary", [0, 1]).to_pylist()
+    rows[1]["log_p"] = [-1.0, -1.0, -1.0, -1.0]
+    with pytest.raises(ValueError, match="different numbers of classes"):
+        list(population.model_families(pa.Table.from_pylist(rows, population.FAMILY)))
 
 
 def test_pushes_are_in_deviations_of_the_other_members() -> None:
