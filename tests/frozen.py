@@ -35,14 +35,16 @@ AT_ONCE = 2  # trees that compute side by side
 SHOWN = 12  # names of a kind that are printed
 PRICES = ("price", "time", "seconds_low", "seconds_high", "expected_seconds", "unknown", "slots")
 
-# Imports what every command needs once, then runs each command in a fork, whose output and exit code it writes down.
+# Imports what the commands need once, then runs each command in a fork, whose output and exit code it writes down.
 ZYGOTE = """
 import json, os, sys, traceback
-import pyarrow, torch
 import orchestrator.cli.commands
 from orchestrator.cli import main
 
-for number, command in enumerate(json.load(open(sys.argv[1]))):
+commands = json.load(open(sys.argv[1]))
+if ["list", "--json"] not in commands:
+    import pandas, pyarrow, scipy.stats, torch
+for number, command in enumerate(commands):
     child = os.fork()
     if not child:
         for descriptor, name in ((1, "out"), (2, "err")):
