@@ -150,7 +150,7 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
 def command_names(overview: str) -> list[str]:
     """The commands that `engram --help` lists."""
     names = []
-    for line in overview.partition("Commands")[2].splitlines():
+    for line in overview.partition("--help")[2].splitlines()[1:]:  # the options come before the groups of commands
         if line.startswith("  "):
             names.append(line.split()[0])
     return sorted({name for name in names if name.isalpha()})
