@@ -49,7 +49,7 @@ test-all: .venv/ready
 	@echo "lint, types, and in five parts all tests: each prints its result when it finishes (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(COMPILE)
-	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --cpu-durations' ALONE='$(PYTEST) --cpu-durations'
+	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest -p tests.support.measurement --cpu-durations' ALONE='$(PYTEST) --cpu-durations'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -8,16 +8,11 @@ import os
 import secrets
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import _bootstrap_external  # type: ignore[attr-defined]
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from orchestrator.store import Store, open_store
@@ -45,10 +40,6 @@ VARIABLES = (
 )
 DatabaseCopier = Callable[[Path], Path]
 IMPORTED = [0]  # how many modules there were each time that they were left out of the garbage collection
-MEASURED_CASES: Counter[str] = Counter()  # cases of each parametrised test that have run
-MOST_MEASURED_CASES = 3
-LIBRARIES = {"lightly", "matplotlib", "mlflow", "opacus", "pandas", "ray", "scipy", "sklearn", "torch", "torchvision"}
-LIBRARIES |= {"boto3", "botocore", "flask", "moto", "onnx", "peft", "timm", "transformers"}  # slow to import
 GOLDEN = pytest.StashKey[GoldenFiles]()
 OBJECT_STORE_BYTES = 80 * 2**20
 # On two cores with other load, two threads of a process take longer than one.
@@ -83,34 +74,6 @@ class CpuDurations:
                 terminalreporter.line(f"{seconds:8.2f} s {name}")
 
 
-@contextmanager
-def unmeasured() -> Iterator[None]:
-    """Suspend the measurement of coverage, if there is one."""
-    tracer = sys.gettrace()
-    if not type(tracer).__module__.startswith("coverage"):
-        yield
-        return
-    sys.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(tracer)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage only in fast tests, and only in the first cases of a parametrised test.
-
-    Measuring takes 40 % more processor time. The result is a lower bound of the coverage.
-    """
-    function = item.nodeid.partition("[")[0]
-    MEASURED_CASES[function] += 1
-    if not item.get_closest_marker("slow") and MEASURED_CASES[function] <= MOST_MEASURED_CASES:
-        return (yield)
-    with unmeasured():
-        return (yield)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Leave what has been imported out of the garbage collection: to look through all of it takes half a second."""
@@ -133,30 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def leave_others_unmeasured() -> None:
-    """Suspend the measurement of coverage while pytest rewrites assertions and while libraries are imported."""
-    rewrite_test = rewrite._rewrite_test  # private, as is the class of loaders
-    loader = _bootstrap_external._LoaderBasics
-    execute = loader.exec_module
-
-    def rewrite_unmeasured(path: Path, config: pytest.Config) -> Any:
-        with unmeasured():
-            return rewrite_test(path, config)
-
-    def execute_unmeasured(self: Any, module: ModuleType) -> None:
-        if module.__name__.partition(".")[0] in LIBRARIES:
-            with unmeasured():
-                execute(self, module)
-        else:
-            execute(self, module)
-
-    rewrite._rewrite_test = rewrite_unmeasured
-    loader.exec_module = execute_unmeasured
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    if type(sys.gettrace()).__module__.startswith("coverage"):
-        leave_others_unmeasured()
     config.stash[GOLDEN] = GoldenFiles(config.getoption("--renew-golden"), restricted=is_restricted(config))
     if Path("/dev/nvidiactl").exists() and not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # results that are equal to the bit on a processor differ on a GPU

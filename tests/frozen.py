@@ -35,14 +35,16 @@ AT_ONCE = 2  # trees that compute side by side
 SHOWN = 12  # names of a kind that are printed
 PRICES = ("price", "time", "seconds_low", "seconds_high", "expected_seconds", "unknown", "slots")
 
-# Imports what every command needs once, then runs each command in a fork, whose output and exit code it writes down.
+# Imports what the commands need once, then runs each command in a fork, whose output and exit code it writes down.
 ZYGOTE = """
 import json, os, sys, traceback
-import pyarrow, torch
 import orchestrator.cli.commands
 from orchestrator.cli import main
 
-for number, command in enumerate(json.load(open(sys.argv[1]))):
+commands = json.load(open(sys.argv[1]))
+if ["list", "--json"] not in commands:
+    import pandas, pyarrow, scipy.stats, torch
+for number, command in enumerate(commands):
     child = os.fork()
     if not child:
         for descriptor, name in ((1, "out"), (2, "err")):
@@ -148,7 +150,7 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
 def command_names(overview: str) -> list[str]:
     """The commands that `engram --help` lists."""
     names = []
-    for line in overview.partition("Commands")[2].splitlines():
+    for line in overview.partition("--help")[2].splitlines()[1:]:  # the options come before the groups of commands
         if line.startswith("  "):
             names.append(line.split()[0])
     return sorted({name for name in names if name.isalpha()})

@@ -51,7 +51,7 @@ def test_inventory_has_plan_tables_figures_and_help(
     kinds = [name.split()[0] for name in inventory]
     assert kinds.count("table") == 18
     assert kinds.count("figure") > 3
-    assert {"help run", "help verify"} <= {*inventory}
+    assert {"help run", "help store"} <= {*inventory}
     assert all("Usage: " in text for name, text in inventory.items() if name.startswith("help"))
 
 

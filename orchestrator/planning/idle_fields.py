@@ -39,17 +39,19 @@ def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> li
         return []
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
-    answer_fields = fields_of_answer(audit) | {
-        path for config in _configs(spec) for path in _answer_only_fields(config)
-    }
+    base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
+    all_configs = _configs(spec)
+    base_configs = _configs(base) if spec.sweep else all_configs
     idle = []
     keys = _Keys(cached_digests)
-    base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
     for name in (*spec.set, *spec.sweep):
-        if name in left_out or any(_is_same_field(name, field) for field in answer_fields):
+        if name in left_out:
             continue
-        pairs = list(_specs_apart(spec, base, name))
+        pairs = list(_specs_apart(spec, base, base_configs, name))
         if any(keys.differ(first_spec, second_spec, tiny=True) for first_spec, second_spec in pairs):
+            continue
+        # The modules of the answer are only read now, because most settings change a key.
+        if any(_is_same_field(name, field) for field in _answer_fields(audit, all_configs)):
             continue
         if pairs and not any(keys.differ(first_spec, second_spec) for first_spec, second_spec in pairs):
             idle.append(name)
@@ -83,6 +85,11 @@ def _stopping_fields(audit: Audit) -> Sequence[str]:
     if audit.stopping is None:
         return ()
     return tuple(audit.stopping.settings(0.05, 1))
+
+
+def _answer_fields(audit: Audit, configs: Sequence[Any]) -> frozenset[str]:
+    """Return the dotted paths of all fields that affect the answer."""
+    return fields_of_answer(audit).union(*(_answer_only_fields(config) for config in configs))
 
 
 def fields_of_answer(audit: Audit) -> frozenset[str]:
@@ -170,8 +177,11 @@ def _is_within(path: str, parent_path: str) -> bool:
     return bool(parent_path) and (path == parent_path or path.startswith(f"{parent_path}."))
 
 
-def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
-    """Yield pairs of specifications that differ only in this field. `base` has the first value of every swept field."""
+def _specs_apart(spec: Spec, base: Spec, base_configs: list[Any], name: str) -> Iterator[tuple[Spec, Spec]]:
+    """Yield pairs of specifications that differ only in this field.
+
+    `base` has the first value of every swept field, and `base_configs` are its configurations.
+    """
     if name in spec.sweep:
         first, *other_values = spec.sweep[name]
         for value in other_values:
@@ -179,7 +189,7 @@ def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec
         return
     spec_without_field = replace(base, set={field: value for field, value in base.set.items() if field != name})
     try:
-        if _configs(base) != _configs(spec_without_field):
+        if base_configs != _configs(spec_without_field):
             yield base, spec_without_field
     except EngramError:  # the other fields require this one
         return
@@ -202,6 +212,7 @@ class _Keys:
 
     def __init__(self, cached_digests: MutableMapping[str, str]) -> None:
         self._cached_digests = cached_digests
+        self._pinned_values: dict[Any, Any] = {}
         self._latest: dict[bool, tuple[Spec, list[list[str]]]] = {}  # by scale
 
     def differ(self, reference: Spec, changed: Spec, tiny: bool = False) -> bool:
@@ -219,6 +230,6 @@ class _Keys:
     def _compute(self, spec: Spec, tiny: bool) -> list[list[str]]:
         cells = resolve_cells(_with(spec, SCALE, "tiny") if tiny else spec)
         result = []
-        for cell in pin_cells(cells, self._cached_digests):
+        for cell in pin_cells(cells, self._cached_digests, self._pinned_values):
             result.append(sorted(plan_of(cell).jobs))
         return result

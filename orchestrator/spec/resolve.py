@@ -217,13 +217,19 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
     return alternatives
 
 
-def pin_cells(cells: Iterable[Cell], cached_digests: MutableMapping[str, str]) -> list[Cell]:
+def pin_cells(
+    cells: Iterable[Cell],
+    cached_digests: MutableMapping[str, str],
+    pinned_values: dict[Dataset | Pinnable, Any] | None = None,
+) -> list[Cell]:
     """Pin all data sets, files, networks and other pinnable values in the configurations to their content.
 
-    `cached_digests` caches file digests by path, size and modification time. Raises SpecError for an unknown data set,
-    and EngramError if files are missing or differ from the expected ones.
+    `cached_digests` caches file digests by path, size and modification time. `pinned_values` are the values that the
+    caller has already pinned, and receives those pinned here. Raises SpecError for an unknown data set, and EngramError
+    if files are missing or differ from the expected ones.
     """
-    pinned_values: dict[Dataset | Pinnable, Any] = {}
+    if pinned_values is None:
+        pinned_values = {}
 
     def pin(thing: Dataset | Pinnable) -> Any:
         if thing not in pinned_values:

@@ -9,6 +9,7 @@ prefix (`column:trained`) refers to a field whose type has this prefix. The last
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,9 +63,13 @@ def find_paths(
     the same field, or if the fields belong to different alternatives. An `overriding` name may refer to the same field
     as another name.
     """
+    if not settings:
+        return {}, {}
     kind: Any = type(config)
-    settings_with_tags = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
-    fields = _list_fields(config, settings_with_tags)
+    fields = _list_fields(config, settings)
+    settings_with_tags = {**settings, **_selections_by_short_names(kind, settings, fields)}
+    if settings_with_tags != settings:
+        fields = _list_fields(config, settings_with_tags)
     selected: dict[str, str] = {}
     for name in settings:  # names that exist in only one alternative determine the choice for all others
         for path, tag in _common_selections(_candidates(kind, name, settings_with_tags, fields)).items():
@@ -249,16 +254,15 @@ def _fields_below(
     `value` is the current configuration, or None if it is of another class, in which case the defaults apply. If the
     settings select an alternative, the fields of the other alternatives are omitted.
     """
-    for name, declared_type in field_types(kind).items():
+    for name, members, nested_configs, text_prefix in _declared_fields(kind):
         path = f"{prefix}{name}"
         present = getattr(kind if value is None else value, name, None)
-        members = tagged_members(declared_type)
         given_tag = settings.get(path)
         if isinstance(given_tag, str) and given_tag in members:
             selected = given_tag
         else:
             selected = tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected, getattr(declared_type, "prefix", ""), is_absent)
+        field = _Field(path, selects, tuple(members), selected, text_prefix, is_absent)
         yield field
         for tag, member in members.items():
             if given_tag != selected or tag == selected:
@@ -268,8 +272,18 @@ def _fields_below(
                 yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag), is_absent)
         if not members:
             creates = is_absent or (value is not None and present is None)
-            for member in _plain_configs(declared_type):
+            for member in nested_configs:
                 yield from _fields_below(member, present, settings, f"{path}.", selects, creates)
+
+
+@functools.cache
+def _declared_fields(kind: Any) -> tuple[tuple[str, Mapping[str, Any], list[Any], str], ...]:
+    """Return the name, alternatives, nested dataclasses and prefix of each field of a configuration class."""
+    fields = []
+    for name, declared_type in field_types(kind).items():
+        members = tagged_members(declared_type)
+        fields.append((name, members, _plain_configs(declared_type), getattr(declared_type, "prefix", "")))
+    return tuple(fields)
 
 
 def _plain_configs(declared_type: Any) -> list[Any]:

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import logging
 import os
@@ -31,6 +32,13 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "toys")))
 UPLOADER = "orchestrator.tracking.uploader"  # the child of a fork that loads MLflow, which no other does
 # They load Ray, which reads its settings from the environment once.
 LEFT_OUT = ("orchestrator.__main__", "orchestrator.executors", "orchestrator.searches")
+LATE_IMPORTS = ("scipy.stats", "pandas")  # by a computation, and by pyarrow when it makes its first array
+# Commands that read data, configurations and their descriptions, none of which differ between forks.
+FIRST_COMMANDS = [["show", "unique_feature"], ["list"], ["run", "--help"]]
+for _audit in ("unique_feature", "membership", "forgetting", "density"):
+    FIRST_COMMANDS.append(
+        ["plan", _audit, "--preset", "smoke", "--address", "none", "--store", "/nonexistent", "seed=1"]
+    )
 server: list[str] = []  # its address once it runs; forks have their children forked by the same server
 spent = 0.0  # seconds of processor time that ended forks have taken so far
 
@@ -233,6 +241,19 @@ def execute(command: Sequence[str]) -> None:
         exec(rest[1], {"__name__": "__main__"})
 
 
+def fill_caches() -> None:
+    """Import and compute what most forks would otherwise repeat."""
+    from orchestrator.cli.commands import command
+
+    for module in LATE_IMPORTS:
+        importlib.import_module(module)
+    silence = io.StringIO()
+    for arguments in FIRST_COMMANDS:
+        with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
+            command()(arguments, prog_name="engram", standalone_mode=False)
+    assert not {"ray", "mlflow"} & {*sys.modules}  # as for LEFT_OUT
+
+
 def main() -> NoReturn:
     import orchestrator
     import tasks
@@ -243,6 +264,7 @@ def main() -> NoReturn:
                 importlib.import_module(module.name)
     # Each fork would start a process that measures the machine's speed.
     importlib.import_module("orchestrator.pricing.reference")._measure_apart()
+    fill_caches()
     gc.freeze()  # otherwise a fork's first collection writes to all pages that it shares with the server
     listening = socket.socket(fileno=int(sys.argv[1]))
     server.append(listening.getsockname())
