@@ -335,7 +335,7 @@ def test_only_a_search_is_resumed_unchanged(tmp_path: Path) -> None:
     assert "has no searches" in here("search", "--resume", code=2).stderr
     assert f"engram resume {name}" in here("search", "--resume", name, code=2).stderr
     assert "it would change the search" in here("search", "--resume", "--over", "rate=1,2", code=2).stderr
-    assert "give an audit or a file" in here("search", code=2).stderr
+    assert "pass an audit, a file or --resume" in here("search", code=2).stderr
 
 
 @pytest.mark.parametrize("command", [("search", "--resume"), ("resume",)])
