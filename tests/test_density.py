@@ -197,7 +197,7 @@ def test_sweep_is_drawn_and_its_cells_compared(here: Here) -> None:
     swept = here.json(*arguments, *fields)
     runs = here.folder / "engram-store" / "runs"
     figure_names = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
-    assert figure_names == {"sweep", "densities", "courses", "losses"}
+    assert figure_names == {"sweep", "sweep-others", "densities", "courses", "losses"}
     first, second = (cell["run"] for cell in swept["cells"])
     output = here("compare", first, second, "--out", "both.html").stdout
     difference = ["config", "question.training.learning_rate", "0.01", "0.001"]

@@ -105,11 +105,11 @@ def verify(
     if page is not None:
         return verify_page(context, page, file, strict, key, store, json)
     if key is not None:
-        raise SpecError("--key is given without a page; name it: engram report verify report.html --key KEY.pub")
+        raise SpecError("--key requires a page, as in engram report verify report.html --key KEY.pub")
     if strict:
-        raise SpecError("--strict is given without a page; in a store every result is always checked")
+        raise SpecError("--strict requires a page; in a store, every result is always checked")
     if file:
-        raise SpecError("--file is given without a page; name it: engram report verify report.html --file ...")
+        raise SpecError("--file requires a page, as in engram report verify report.html --file ...")
     return verify_store(store, json)
 
 

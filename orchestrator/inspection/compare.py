@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,17 +51,21 @@ class Comparison:
 
     @property
     def shares_nothing(self) -> bool:
-        """Whether the runs answer different questions: their audits differ, or they have rows but none in common."""
+        """Whether the runs answer different questions.
+
+        Their audits or the metrics of their effects differ, or they have rows but none in common.
+        """
         has_a = any(pair.a is not None for pair in self.rows)
         has_b = any(pair.b is not None for pair in self.rows)
         has_shared = any(pair.a is not None and pair.b is not None for pair in self.rows)
-        return self.audits[0] != self.audits[1] or (has_a and has_b and not has_shared)
+        effects = {headline.row["metric"] for headline in self.headlines if headline is not None}
+        return self.audits[0] != self.audits[1] or len(effects) > 1 or (has_a and has_b and not has_shared)
 
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     """Compare two runs, which may be incomplete.
 
-    Raises SpecError for a sweep, and for two runs that are of different audits or measure different effects.
+    Raises SpecError for a sweep.
     """
     journals = (a, b)
     abouts = tuple(journal.about() for journal in journals)
@@ -77,7 +81,6 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
         rows = results.read(journal, store, "summary").table.to_pylist()
         tables.append({_name(row): row for row in rows})
     headlines = (results.headline(a, store), results.headline(b, store))
-    _check_comparable(journals, [about["audit"] for about in abouts], headlines)
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),
@@ -90,18 +93,6 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
         ),
         headlines=headlines,
     )
-
-
-def _check_comparable(journals: Sequence[Journal], names: Sequence[str], headlines: Sequence[Headline | None]) -> None:
-    """Raise SpecError if the runs have no effect in common."""
-    effects = {headline.row["metric"] for headline in headlines if headline is not None}
-    if len({*names}) < 2 and len(effects) < 2:
-        return
-    described = []
-    for journal, name, headline in zip(journals, names, headlines, strict=True):
-        measured = "" if headline is None else f": {headline.row['metric']}"
-        described.append(f"{journal.run} ({name}{measured})")
-    raise SpecError(f"nothing to compare: {' and '.join(described)} measure different effects")
 
 
 def _name(row: Row) -> tuple[str, str]:

@@ -27,11 +27,12 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
     bare = pages.words(Path(engram.json("report")["report"]))
     assert "date signature" not in bare
     page = Path(engram.json("report", "--title", TITLE, "--auditor", AUDITOR, "--details", str(file))["report"])
-    first = f"Certificate {TITLE} auditor {AUDITOR} client {CLIENT} purpose {PURPOSE} "
-    assert first in pages.words(page)
+    details = f" auditor {AUDITOR} client {CLIENT} purpose {PURPOSE} "
+    assert f" {TITLE} " in pages.words(page)
+    assert details in pages.words(page)
     assert " name date signature " in pages.words(page)
     assert TITLE not in page.read_text()  # it is escaped, never markup
-    assert first in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
+    assert details in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
     checked = engram.json("verify", str(page))
     assert {check["state"] for check in checked["checks"]} == {"agrees"}
     assert engram.json("verify", page.parent.name) == checked

@@ -271,7 +271,8 @@ def test_differing_result_is_reported_with_its_location(store: Store, capsys: py
     assert state_and_code(report) == ("finished", 0)
     assert report.differing == 1
     assert len(list((Path(store.location) / "conflicts").glob("*.arrow"))) == 1
-    assert verdict.display(report, store.location, json=True) == 0
+    verdict.display_answer(report, store.location, json=True)
+    assert verdict.display_end(report, json=True) == 0
     messages = capsys.readouterr().err
     assert "1 result differed when computed again" in messages
     assert f"{store.location}/conflicts" in messages

@@ -10,7 +10,7 @@ import pytest
 
 from studies.density_error_rates import answer as decided
 from studies.density_error_rates import counted_rows
-from tasks.audits.density.answer import LIMITS
+from tasks.audits.density.answer import CONDITIONS
 from tasks.audits.density.config import KFold, Memorization, SingleRows
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
@@ -92,7 +92,7 @@ def test_images_with_copies_are_not_called() -> None:
     assert is_called[:40].sum() == 0
     assert is_called[40:80].sum() == 40
     assert is_called[80:].sum() == 0
-    assert "no near copy of a tested image" in LIMITS
+    assert "no near copy of a tested image" in CONDITIONS[1].clause
 
 
 @pytest.mark.slow  # 300 runs

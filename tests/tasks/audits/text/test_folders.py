@@ -121,8 +121,7 @@ def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) 
         all_texts = [*TEXTS, *additional_texts]
         train_adapter(folder, [all_texts[index] for index in order], tmp_path / name, steps=60)
         settings = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
-        answers[name] = (
-            engram("run", "text", *planted_settings, *settings, "--address", "none").stdout.partition(":")[0].lower()
-        )
+        printed = engram("run", "text", *planted_settings, *settings, "--address", "none").stdout
+        answers[name] = printed.partition("\n\n")[2].partition(":")[0].lower()
     assert answers["with"] == "memorised"
     assert answers["without"] in ("undecided", "not detected")
