@@ -6,11 +6,12 @@
     run.verdict.sentence
     engram.audits()  # their names, each with its presets
     engram.plan("unique_feature", preset="smoke")["time"]
-    run = engram.run("unique_feature", preset="smoke", canaries=4)
-    run.verdict.sentence
+    run = engram.run(engram.UniqueFeature("smoke", canaries=4))
+    run.verdict.sentence, run.effect, run.tables
     run.summary.to_pandas()
     engram.open(run.run).figure("estimates")
     engram.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
+    engram.runs()  # all runs of the store, with their answers, as an Arrow table
 
 Every error that the command line reports as a one-line message is an `engram.EngramError`. Its subclass
 `engram.SpecError` indicates wrong arguments. Your program may have its own modules called `tasks`, `orchestrator` or
@@ -18,8 +19,15 @@ Every error that the command line reports as a one-line message is an `engram.En
 """
 
 from engram import own_packages as own_packages  # before the next line, which must not import the user's module
+
+import orchestrator  # isort: skip
 from orchestrator import EngramError, SpecError, audit, audits, plan, run, search
 from orchestrator import open as open
+from orchestrator.python_calls import runs  # `orchestrator.runs` is a package
 
 # Omits `open`, so that `import *` does not hide Python's built-in.
-__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "runs", "search"]
+
+# The settings classes of the installed audits, such as `UniqueFeature`, are found on first use.
+__getattr__ = orchestrator.__getattr__
+__dir__ = orchestrator.__dir__

@@ -1,4 +1,4 @@
-"""The Python API: `engram.run`, `search`, `open`, `plan` and `audits`.
+"""The Python API: `engram.run`, `search`, `open`, `plan`, `audit`, `audits` and `runs`.
 
 `run`, `search` and `plan` accept the options declared in `orchestrator.spec.options` as keyword arguments. Any other
 keyword is a field of the audit's configuration. Their signatures list all options for `help` and notebooks. Type
@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orchestrator.audit_settings import AuditSettings, settings_of
 from orchestrator.errors import SpecError, short_traceback
 from orchestrator.spec.options import EXECUTION, SEARCH, Option, read_options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from orchestrator.runs.report import Report
     from orchestrator.spec.specification import Spec
 
@@ -60,7 +63,7 @@ def _take(options: Mapping[str, Option], keywords: dict[str, Any]) -> dict[str, 
 @short_traceback
 @_name_options(EXECUTION)
 def run(
-    audit: str | os.PathLike[str],
+    audit: str | os.PathLike[str] | AuditSettings | Any,
     *,
     preset: str | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -69,6 +72,9 @@ def run(
     **keywords: Any,
 ) -> Report:
     """Run an audit, or a YAML file, to completion.
+
+    `audit` is the name of an audit, the path of a YAML file, settings such as `engram.UniqueFeature(canaries=4)`, or a
+    configuration, such as that of an earlier report.
 
     In the returned report, `verdict` holds the answer and the table `summary` its numbers. Stored results are reused.
     Configuration fields are passed as keywords, nested ones as `**{"training.rate": 1e-3}`. The remaining keywords are
@@ -167,7 +173,7 @@ def audit(
 @short_traceback
 @_name_options(SEARCH, SEARCH_RUN_OPTIONS)
 def search(
-    audit: str | os.PathLike[str],
+    audit: str | os.PathLike[str] | AuditSettings | Any,
     *,
     over: Mapping[str, str | Sequence[Any]] | None = None,
     preset: str | None = None,
@@ -245,7 +251,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
 @short_traceback
 @_name_options(PLAN_OPTIONS)
 def plan(
-    audit: str | os.PathLike[str],
+    audit: str | os.PathLike[str] | AuditSettings | Any,
     *,
     preset: str | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -266,6 +272,23 @@ def plan(
 
 
 @short_traceback
+def runs(store: str | os.PathLike[str] | None = None) -> pa.Table:
+    """Return all runs, sweeps and searches of a store as a table, oldest first, each with its answer and effect.
+
+    `store` is the location of the store. The default is ENGRAM_STORE, or ./engram-store. The metadata of the fields
+    contain the meanings of the columns. Raises SpecError if there is no store.
+    """
+    from orchestrator.inspection.run_list import list_runs
+    from orchestrator.spec import specification
+    from orchestrator.store import is_there, open_store, store_location
+
+    location = store_location(None if store is None else specification.name_or_path(store, "store", STORE))
+    if not is_there(location):
+        raise SpecError(f"there is no store at {location}; run an audit first, or give the location as store")
+    return list_runs(open_store(location, create=False))
+
+
+@short_traceback
 def audits() -> dict[str, tuple[str, ...]]:
     """Return the installed audits, each with the names of its presets."""
     from orchestrator.spec.audits import find, names
@@ -273,8 +296,25 @@ def audits() -> dict[str, tuple[str, ...]]:
     return {name: tuple(find(name).audit.presets) for name in names()}
 
 
+def _take_settings(
+    audit: Any, preset: str | None, fields: Mapping[str, Any]
+) -> tuple[Any, str | None, Mapping[str, Any]]:
+    """Return the name, preset and fields of settings or of a configuration, together with those given beside it."""
+    settings = audit
+    if dataclasses.is_dataclass(audit) and not isinstance(audit, type):
+        settings = settings_of(audit)
+    if not isinstance(settings, AuditSettings):
+        return audit, preset, fields
+    if preset is not None and preset != settings.preset:
+        raise SpecError(f"preset is {preset!r}, but {settings!r} has its own; give it only there")
+    repeated = sorted(settings.fields.keys() & fields.keys())
+    if repeated:
+        raise SpecError(f"{repeated[0]} is set in {settings!r} and beside it; give it only once")
+    return settings.audit, settings.preset, {**settings.fields, **fields}
+
+
 def _specification(
-    audit: str | os.PathLike[str],
+    audit: str | os.PathLike[str] | AuditSettings | Any,
     preset: str | None,
     store: str | os.PathLike[str] | None,
     fields: Mapping[str, Any],
@@ -286,6 +326,7 @@ def _specification(
     from orchestrator.spec import resolve, specification
     from orchestrator.store import given_location
 
+    audit, preset, fields = _take_settings(audit, preset, fields)
     source = specification.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
     if preset is None:
         start_from = None

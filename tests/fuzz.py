@@ -26,6 +26,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent / "toys"))  # as the tests have it
 
+from orchestrator.cli.commands import ALIASES
 from orchestrator.spec import audits
 from orchestrator.spec.fields import field_types
 from tests.support.shell import CommandResult, Here
@@ -186,7 +187,8 @@ class Lines:
     def one(self) -> tuple[list[str], dict[str, str]]:
         """A command line and its environment variables."""
         name = self.chance.choice(COMMANDS)
-        line = [name, *getattr(self, f"_{name}")()]
+        spelling = self._of(SPELLINGS.get(name, (name,))).split()
+        line = [*spelling, *getattr(self, f"_{name}")()]
         if self._seldom(0.05):
             line += self.chance.choice(
                 ((self._text(),), ("--nope",), ("--json=x",), ("--debug",), ("-h",), ("--", "-x"))
@@ -196,8 +198,17 @@ class Lines:
         env = {name: self._of(values) for name, values in ENVIRONMENT.items() if self._seldom(0.015)}
         return ["".join(word.split("\0")) for word in line], env  # which no system passes on
 
+    def _audit(self) -> list[str]:
+        """Never with three readable inputs, which would run a real audit."""
+        inputs = [self._of(("nowhere", "text.txt", "folder", "picture.png", "digits", *PATHS)) for _ in range(3)]
+        audit_options = ["--size", self._of(("28x28", "0x0", "x", *NUMBERS, *HUGE))] if self._seldom(0.3) else []
+        if self._seldom(0.3):
+            audit_options += ["--references", self._of((*NUMBERS, *HUGE)), "--network", self._of(("mlp1", "x:y", ""))]
+        kept = inputs if self._seldom(0.8) else inputs[: self.chance.randrange(3)]
+        return [*kept, *audit_options, "--address", "none", "--mlflow", "off", *self._store(), *self._json()]
+
     def _plan(self) -> list[str]:
-        audit = self._audit()
+        audit = self._audit_name()
         if self._seldom(0.15):
             return [*self._file(), *self._sets("toys"), *self._how()]
         return [audit, *self._preset(audit), *self._sets(audit), *self._how()]
@@ -238,7 +249,7 @@ class Lines:
             return ["--resume", *word, *search_options]
         over = [word for _ in range(self.chance.choice((0, 1, 1, 1, 2))) for word in ("--over", self._domain())]
         trials = ["--trials", self._of((*NUMBERS, *HUGE))] if self._seldom(0.5) else []
-        audit = "tunable" if self._seldom(0.85) else self._audit()
+        audit = "tunable" if self._seldom(0.85) else self._audit_name()
         return [audit, *self._preset(audit), *self._sets(audit), *over, *trials, *search_options]
 
     def _domain(self) -> str:
@@ -269,7 +280,7 @@ class Lines:
         return ["audit" if self._seldom(0.95) else self._text(), *name, *into, *self._json()]
 
     def _show(self) -> list[str]:
-        audit = self._audit()
+        audit = self._audit_name()
         more = []
         if self._seldom(0.5):
             more = [self._of((*self.presets.get(audit, []), *self.fields.get(audit, ["x"])))]
@@ -312,7 +323,7 @@ class Lines:
 
     def _submit(self) -> list[str]:
         """Only to addresses without a job server."""
-        audit = self._audit()
+        audit = self._audit_name()
         to = ["--address", self._of((*SERVERS, *ADDRESSES[:-1]))] if self._seldom(0.9) else []
         limits = []
         if self._seldom(0.3):
@@ -364,7 +375,7 @@ class Lines:
     def _doctor(self) -> list[str]:
         return ["--address", self._of(ADDRESSES[:-1]), *self._store(), *self._json()]
 
-    def _audit(self) -> str:
+    def _audit_name(self) -> str:
         if self._seldom(0.95):
             return self._of((*self.fields, *self.fields, "toyz", ""))
         return self._text()
@@ -462,11 +473,14 @@ class Lines:
 
 COMMANDS = (
     *("plan",) * 8,
+    *("audit",) * 4,
     *("run",) * 8,
     *("resume", "results", "explain", "search", "verify", "report") * 2,
     *("list", "show", "ask", "new", "runs", "status", "compare", "rerun", "probes", "ui", "doctor"),
     *("logs", "cancel", "gc", "sign", "submit"),
 )
+# The earlier name of a command, and the one that `engram --help` lists.
+SPELLINGS = {name: (name, listed.partition("`")[0]) for name, (listed, _) in ALIASES.items() if name != "submit"}
 ENVIRONMENT: Mapping[str, Sequence[str]] = {
     "ENGRAM_STORE": (*PATHS, *PLACES),
     "ENGRAM_DATA": PATHS,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
+    from tasks.contract.objectives import Headline
     from tasks.contract.verdict import Tone
 
 CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in job errors
@@ -261,10 +262,10 @@ def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
     headline = results.headline(journal, report.store)
     if answer is not None:
         if headline is not None:
-            name = answers.row_name(headline.row) if headline.unit else ""
-            show(f"effect: {', '.join(filter(None, (format_headline(headline), name)))}")
+            show(f"effect: {_describe_effect(headline)}")
             show("")
-        paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
+        for text in answer.paragraphs:
+            paragraph(text, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         if next_step:
             paragraph(next_step)
         show("")
@@ -272,6 +273,18 @@ def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
     if first:
         summary(first)
     return len(first)
+
+
+def _describe_effect(headline: Headline) -> str:
+    """Return the number followed by the name of its summary row, unless the number's wording contains the metric."""
+    from orchestrator.inspection import answers
+
+    number = format_headline(headline)
+    name = answers.row_name(headline.row) if headline.unit else ""
+    metric = headline.row["metric"]
+    if number.startswith(metric):
+        return f"{number}{name.removeprefix(metric)}"
+    return ", ".join(filter(None, (number, name)))
 
 
 def _print_sweep_answers(report: Report, journal: Journal) -> int:

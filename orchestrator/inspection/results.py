@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.headlines import headline_shape
 from orchestrator.inspection import search_results, status
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults
@@ -36,6 +37,8 @@ from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
 T = TypeVar("T")
+SUMMARY = "summary"  # the table with an audit's numbers
+EFFECT = b"engram.effect"  # in its metadata: the number that compares runs
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,16 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     )
 
 
+def table_names(journal: Journal) -> tuple[str, ...]:
+    """Return the names of the tables of a run, of the cells of a sweep, or of a search."""
+    names: dict[str, None] = {}
+    if search_results.is_search(journal.about()):
+        names |= dict.fromkeys(search_results.TABLES)
+    for cell in cells(journal) or (journal.run,):
+        names |= dict.fromkeys(status.roots(journal.sibling(cell)))
+    return tuple(names)
+
+
 def export(journal: Journal, store: Store, name: str) -> Rows:
     """Return the table of `read` in the form shown to users, with the run and the settings of a summary as columns."""
     if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
@@ -106,11 +119,21 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
         table = tables.flatten_settings(rows.table)
     else:
         table = tables.flatten_table(rows.table, journal.run)
+    if name == SUMMARY:
+        table = _describe_effect(table, headline(journal, store))
     added = []
     for column in table.schema.names:
         if column not in rows.table.schema.names:
             added.append(column)
     return replace(rows, table=table, redundant_columns=(*rows.redundant_columns, *added))
+
+
+def _describe_effect(table: pa.Table, effect: Headline | None) -> pa.Table:
+    """Return a summary with the number that compares runs in its metadata, as JSON with the unit of the estimate."""
+    if effect is None:
+        return table
+    shape = json.dumps(jsonable(headline_shape(effect)))
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), EFFECT: shape.encode()})
 
 
 def trials(search: SearchResults, name: str) -> Rows:
@@ -124,7 +147,7 @@ def trials(search: SearchResults, name: str) -> Rows:
 def summary(journal: Journal, store: Store) -> Rows:
     """Return the summary. It is empty if all tables that it summarises failed and the failures were tolerated."""
     try:
-        return read(journal, store, "summary")
+        return read(journal, store, SUMMARY)
     except SpecError:
         return Rows(pa.table({}), 0, 0)
 
@@ -282,13 +305,9 @@ def _trials(search: SearchResults, name: str) -> Rows:
 
 
 def _prepend_columns(table: pa.Table, values: dict[str, Any]) -> pa.Table:
-    """Prepend these columns to the table. Each has the same value in every row."""
+    """Prepend columns for these fields to the table. Each has the same value in every row."""
     for index, (name, value) in enumerate(values.items()):
-        if name in table.schema.names:
-            label = f"cell.{name}"
-        else:
-            label = name
-        table = table.add_column(index, label, pa.array([value] * table.num_rows))
+        table = table.add_column(index, tables.cell_column(name, table), pa.array([value] * table.num_rows))
     return table
 
 

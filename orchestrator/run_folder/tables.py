@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,21 @@ LOCK = ".lock"  # ignored by readers of the folder
 STALE = 3600.0  # seconds after which an unfinished part counts as abandoned
 RUN_COLUMN = "run"
 SETTING = "setting"  # summary column that contains the varied fields as JSON
+# Meanings of the columns of a summary, in the metadata of their Arrow fields.
+MEANING = b"meaning"
+MEANINGS: Mapping[str, str] = {
+    RUN_COLUMN: "the name of the run",
+    "metric": "what the estimate measures",
+    SETTING: "the varied fields of the row, as JSON",
+    "estimate": "the number, in the unit that its metric names",
+    "low": "lower end of the 95 % interval",
+    "high": "upper end of the 95 % interval",
+    "n": "sample size",
+    "unit": "what n counts: the independent training run if there are several",
+    "null": "expected estimate if nothing is memorised",
+    "p_value": "p-value of the hypothesis that nothing is memorised",
+    "published": "the paper's number, if data and network are those of the paper",
+}
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
@@ -187,22 +203,36 @@ def _parquet() -> Any:
 
 
 def flatten_table(table: pa.Table, run: str) -> pa.Table:
-    """Add a first column `run` and, after the column `setting`, one column `setting.NAME` per name in it.
+    """Add a first column `run` and, after the column `setting`, one column `setting_NAME` per name in it.
 
-    Lists in a setting become text. If the table already has a column `run`, the new one is called `cell.run`. A table
+    Lists in a setting become text. If the table already has a column `run`, the new one is called `cell_run`. A table
     without columns is returned unchanged.
     """
     if not table.num_columns:
         return table
-    if RUN_COLUMN in table.schema.names:
-        name = f"cell.{RUN_COLUMN}"
-    else:
-        name = RUN_COLUMN
+    name = cell_column(RUN_COLUMN, table)
     return flatten_settings(table.add_column(0, name, column([run] * table.num_rows)))
 
 
+def cell_column(field: str, table: pa.Table) -> str:
+    """Return the name of an added column for a field of the cell, such as `question_models` for `question.models`.
+
+    It starts with `cell_` if the table has a column with this name.
+    """
+    name = column_name(field)
+    return f"cell_{name}" if name in table.schema.names else name
+
+
+def column_name(words: str) -> str:
+    """Return a column name without blanks and dots, which pandas and SQL accept without quotation marks."""
+    return re.sub(r"[\s.]+", "_", words)
+
+
 def flatten_settings(table: pa.Table) -> pa.Table:
-    """Add one column `setting.NAME` per name in the column `setting`. It is null in rows without that name."""
+    """Add one column `setting_NAME` per name in the column `setting`. It is null in rows without that name.
+
+    The metadata of the fields contain the meanings of the columns.
+    """
     if SETTING not in table.schema.names:
         return table
     settings = []
@@ -210,11 +240,21 @@ def flatten_settings(table: pa.Table) -> pa.Table:
         settings.append(rounding.parse_setting(value) or {})
     insert_at = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
-        label = f"{SETTING}.{name}"
+        label = column_name(f"{SETTING}.{name}")
         if label not in table.schema.names:
             values = column([_single(setting.get(name)) for setting in settings])
             table = table.add_column(insert_at + offset, label, values)
-    return table
+    return describe_columns(table, MEANINGS)
+
+
+def describe_columns(table: pa.Table, meanings: Mapping[str, str]) -> pa.Table:
+    """Return the table with the meanings of these columns in the metadata of their fields."""
+    fields = []
+    for field in table.schema:
+        if field.name in meanings:
+            field = field.with_metadata({MEANING: meanings[field.name].encode()})
+        fields.append(field)
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def uniform(values: Sequence[Any]) -> list[Any]:

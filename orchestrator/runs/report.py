@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, short_traceback
-from orchestrator.inspection import answers, pages, results, status
+from orchestrator.inspection import answers, disclosure, pages, results, status
 from orchestrator.inspection.answers import Answer
 from orchestrator.inspection.pages import DrawnFigure
 from orchestrator.inspection.search_results import SearchResults
@@ -133,6 +133,32 @@ class Report:
         return answers.run_answer(self._journal, self._store)
 
     @property
+    @short_traceback
+    def effect(self) -> str:
+        """The number that compares runs, with its unit and interval, such as `0.37 nats [0.18, 0.55]`.
+
+        For a sweep, this is the range over its cells. Empty if there is no number yet.
+        """
+        return answers.effect(self._journal, self._store)
+
+    @cached_property
+    @short_traceback
+    def config(self) -> Any:
+        """The configuration as the audit's dataclass, with data sets pinned to their content.
+
+        `orchestrator.run` accepts it, also with fields replaced by `dataclasses.replace`. None for a sweep or search,
+        whose cells have the configurations, and if the audit is not installed or has changed since the run.
+        """
+        about = self._journal.about()
+        return None if "cells" in about else disclosure.typed_config(about)
+
+    @property
+    @short_traceback
+    def tables(self) -> tuple[str, ...]:
+        """The names of the run's tables. For a sweep, those of any cell; for a search, also `trials` and `front`."""
+        return results.table_names(self._journal)
+
+    @property
     def summary(self) -> pa.Table:
         """The table `summary`, which contains the audit's numbers with one row per metric and setting."""
         return self.table("summary")
@@ -143,7 +169,8 @@ class Report:
 
         For a sweep, the tables of all cells are concatenated, with setting columns added.
 
-        The first column is the run. A column `setting` (JSON) is followed by its values as columns `setting.NAME`.
+        The first column is the run. A column `setting` (JSON) is followed by its values as columns `setting_NAME`. The
+        metadata of a summary contain the meanings of its columns and, for a run, the `effect` with its unit.
         """
         rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:

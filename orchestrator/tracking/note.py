@@ -175,7 +175,8 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     table = []
     if supporting_rows:
         table = [_table(supporting_rows)]
-    return [*_effect(journal, store), f"**{verdict.sentence}**", *table, verdict.limits_in_full]
+    first, *others = verdict.paragraphs
+    return [*_effect(journal, store), f"**{first}**", *others, *table, verdict.limits_in_full]
 
 
 def _effect(journal: Journal, store: Store) -> list[str]:

@@ -43,6 +43,10 @@ def _name_no_models(_config: Any) -> str:
     return ""
 
 
+def _list_no_items(_evidence: Any) -> tuple[str, ...]:
+    return ()
+
+
 def _report_nothing_measured(_config: Any) -> str:
     return "there are no measurements yet."
 
@@ -79,6 +83,7 @@ class Answering(Generic[E]):
     The verdict, for experts:
 
     describe(config, evidence): The evidence as a sentence without its ending, which `Case.because` adds.
+    items(evidence): The parts of this sentence about single models, if there are several.
     details, remarks: Further sentences.
     rows(evidence): Identifiers (metric, setting) of the summary rows that the answer is based on.
     published(evidence): The result of the test used in the paper.
@@ -106,6 +111,7 @@ class Answering(Generic[E]):
     rows: Callable[[E], tuple[Name, ...]]
     conditions: Callable[[Any, E | None], Iterable[Condition]] = _set_no_conditions
     unread: Callable[[Any], str] = _report_nothing_measured
+    items: Callable[[E], tuple[str, ...]] = _list_no_items
     details: Callable[[Any, E], Iterable[str]] = give_no_reasons
     remarks: Callable[[Any, E], Iterable[str]] = give_no_reasons
     published: Callable[[E], str] = _publish_nothing
@@ -132,6 +138,7 @@ class Answering(Generic[E]):
                 limits=self.limits(config, evidence),
                 rows=(case.rows or self.rows)(evidence),
                 published=self.published(evidence),
+                items=() if case.describe else self.items(evidence),
             )
         answers = [finding.answer for finding in self._findings(config, evidence, verdict)]
         return replace(verdict, conditions=_select_conditions(self.conditions(config, evidence), answers))

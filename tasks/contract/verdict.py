@@ -54,9 +54,10 @@ class Verdict:
 
     `answer` is one of those that the audit declares, `sentence` gives the answer and its evidence in one sentence, and
     `limits` states the conclusions that the answer does not support. `rows` contains the (metric, setting) keys of the
-    summary rows that the answer is based on, the most important first. `published` is the result of the paper's own
-    test or score, which does not affect the answer; it is empty if unknown. `conditions` must be true for the answer to
-    hold.
+    summary rows that the answer is based on, the most important first. `items` are the parts of the sentence about
+    single models or targets, if there are several; lists show them one below another. `published` is the result of the
+    paper's own test or score, which does not affect the answer; it is empty if unknown. `conditions` must be true for
+    the answer to hold.
     """
 
     answer: Answer
@@ -65,6 +66,22 @@ class Verdict:
     rows: tuple[tuple[str, str], ...]
     published: str = ""
     conditions: tuple[Condition, ...] = ()
+    items: tuple[str, ...] = ()
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The sentence in paragraphs: what precedes the items, each item after a dash, and what follows them.
+
+        One paragraph without items, and if the sentence was changed so that it no longer contains them.
+        """
+        rest = self.sentence
+        parts = []
+        for item in self.items:
+            before, found, rest = rest.partition(item)
+            if not found:
+                return (self.sentence,)
+            parts += [before.strip("; "), f"- {item}"]
+        return tuple(part for part in (*parts, rest.lstrip(". ")) if part)
 
     @property
     def limits_in_full(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
+import inspect
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import engram
 import orchestrator
 from orchestrator.runs.report import Report
 from tests.support.searches import FinishedSearch
@@ -37,7 +40,7 @@ def test_verdict_repeats_numbers_of_its_row(smoke: Report) -> None:
     assert (row["low"], row["high"], row["null"], row["p_value"]) == numbers
     assert row["n"] == verdict.n
     assert row["unit"] == verdict.unit
-    assert {name: row[f"setting.{name}"] for name in verdict.setting} == verdict.setting
+    assert {name: row[f"setting_{name}"] for name in verdict.setting} == verdict.setting
     assert verdict.answer in ("memorised", "not detected", "undecided")
     assert verdict.tone in ("accused", "cleared", "open")
     assert verdict.sentence
@@ -69,11 +72,11 @@ def test_table_is_equal_in_all_formats(smoke: Report, tmp_path: Path) -> None:
     engram.env["ENGRAM_STORE"] = smoke.store.location
     json_rows = engram.json("results", smoke.run)
     assert json_rows[0]["run"] == smoke.run
-    assert json_rows[0]["setting.model"] == "canary"
+    assert json_rows[0]["setting_model"] == "canary"
     assert json.loads(json_rows[0]["setting"]) == {"model": "canary"}
     assert smoke.summary.schema.names == list(json_rows[0])
     printed_tables = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
-    assert "setting." not in printed_tables
+    assert "setting_" not in printed_tables
     assert smoke.run not in printed_tables  # the reader named the run: no row repeats it
     engram("results", smoke.run, "--out", "summary.parquet")
     folder = Path(smoke.store.location) / "runs" / smoke.run / "tables"
@@ -135,6 +138,41 @@ def test_python_arguments_override_file_settings(tmp_path: Path) -> None:
     assert overridden.page is not None
 
 
+def test_settings_and_configurations_describe_the_same_run(tmp_path: Path) -> None:
+    settings = orchestrator.UniqueFeature("smoke", canaries=4)
+    by_name = orchestrator.plan("unique_feature", preset="smoke", canaries=4, store=tmp_path)
+    assert orchestrator.plan(settings, store=tmp_path) == by_name
+    assert repr(settings) == "UniqueFeature(preset='smoke', canaries=4)"
+    assert settings == orchestrator.UniqueFeature("smoke", canaries=4) != orchestrator.UniqueFeature("smoke")
+    parameters = inspect.signature(orchestrator.UniqueFeature).parameters
+    assert parameters["canaries"].annotation == "int"
+    assert {"UniqueFeature", "Toys"} < set(dir(orchestrator))
+
+
+def test_configuration_of_a_report_starts_the_same_or_another_run(smoke: Report) -> None:
+    assert smoke.store is not None
+    again = orchestrator.run(smoke.config, store=smoke.store.location, report=False, **TOYS)
+    assert (again.run, again.jobs["done"]) == (smoke.run, 0)
+    other = orchestrator.plan(dataclasses.replace(smoke.config, seed=1), store=smoke.store.location, address="none")
+    assert (other["planned"], other["stored"]) == (smoke.jobs["planned"], 0)
+
+
+def test_report_and_list_of_runs_show_the_same_effect(smoke: Report) -> None:
+    assert smoke.store is not None
+    assert smoke.verdict is not None
+    assert smoke.effect == smoke.verdict.effect
+    assert set(smoke.tables) == set(smoke.roots)
+    effect = json.loads(smoke.summary.schema.metadata[b"engram.effect"])
+    assert (effect["text"], effect["unit"]) == (smoke.effect, "nats")
+    assert b"nothing is memorised" in smoke.summary.schema.field("null").metadata[b"meaning"]
+    runs = engram.runs(smoke.store.location)
+    row = runs.slice(0, 1).to_pylist()[0]
+    assert (row["run"], row["effect"], row["answer"]) == (smoke.run, smoke.effect, smoke.verdict.answer)
+    assert (row["estimate"], row["low"], row["high"]) == (effect["estimate"], effect["low"], effect["high"])
+    assert all(field.metadata[b"meaning"] for field in runs.schema)
+    assert not [name for name in (*runs.schema.names, *smoke.summary.schema.names) if not name.isidentifier()]
+
+
 def test_sweep_has_one_result_per_cell(tmp_path: Path) -> None:
     run = orchestrator.run("toys", store=tmp_path, report=False, sweep={"parts": [2, 3]}, **TOYS)
     opened = orchestrator.open(run.run, tmp_path)
@@ -142,6 +180,8 @@ def test_sweep_has_one_result_per_cell(tmp_path: Path) -> None:
     assert [cell.summary["estimate"][0].as_py() for cell in opened.cells] == [1.0, 3.0]
     assert [(row["parts"], row["estimate"]) for row in opened.summary.to_pylist()] == [(2, 1.0), (3, 3.0)]
     assert opened.verdict is None
+    assert opened.config is None
+    assert set(opened.tables) == set(opened.cells[0].tables)
     assert run.run in opened._repr_html_()
 
 
@@ -161,6 +201,11 @@ def test_interrupted_run_opens_without_results(tmp_path: Path) -> None:
         ("run('toyz', address='none')", "unknown audit 'toyz'"),
         ("run('toys', part=3, address='none')", "unknown field 'part'"),
         ("run('toys', parts=0, address='none')", "parts is 0; it must be at least 1"),
+        ("Toys(part=3)", "unknown field 'part'"),
+        ("Toys('presett')", "unknown preset 'presett' of toys"),
+        ("run(orchestrator.Toys(parts=3), parts=4)", "parts is set in Toys(parts=3) and beside it"),
+        ("run(orchestrator.Toys(parts=3), preset='x')", "preset is 'x', but Toys(parts=3) has its own"),
+        ("python_calls.runs()", "there is no store at ./engram-store; run an audit first"),
         ("open('nothing-1')", "there is no store at ./engram-store; run an audit first"),
         ("open('/nowhere/runs/nothing-1')", "there is no store at /nowhere"),
         ("open('page.html')", "page.html is not a folder or page of a run"),

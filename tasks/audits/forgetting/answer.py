@@ -67,6 +67,7 @@ ANSWERING = Answering[Evidence](
     conditions=sentences.list_conditions,
     describe=sentences.describe_targets,
     rows=rows_of,
+    items=sentences.list_targets,
     details=sentences.describe_details,
     remarks=sentences.remarks,
     published=sentences.describe_published_rule,

@@ -120,18 +120,21 @@ def explain_errors(config: Forgetting, cases: Iterable[Case[TargetEvidence]]) ->
 
 
 def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
-    """Describe the result of the target. For several targets, state their counts and the results of the first."""
+    """Describe the result of the target. For several targets, count the answers and describe the gravest results."""
     answers = [target.answer for target in evidence.targets]
     if len(answers) == 1:
         return _describe_target(evidence.targets[0])
     counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in sorted(set(answers)))
-    descriptions = []
+    return f"of {len(answers)} targets, {counts}. {'; '.join(list_targets(evidence))}"
+
+
+def list_targets(evidence: Evidence) -> tuple[str, ...]:
+    """Describe the results of up to 12 targets, those with the gravest answers. Empty for a single target."""
+    if len(evidence.targets) < 2:
+        return ()
     gravest = evidence.by_weight[:MAX_LISTED]
-    for target in evidence.targets:
-        if target not in gravest:
-            continue
-        descriptions.append(f"{target.quoted} is {target.answer}: {_describe_target(target)}")
-    return f"of {len(answers)} targets, {counts}. {'; '.join(descriptions)}"
+    listed = [target for target in evidence.targets if target in gravest]
+    return tuple(f"{target.quoted} is {target.answer}: {_describe_target(target)}" for target in listed)
 
 
 def _describe_target(target: JudgedTarget) -> str:

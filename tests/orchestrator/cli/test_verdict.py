@@ -121,12 +121,12 @@ def test_search_tables_have_a_column_per_choice(searched: FinishedSearch, tmp_pa
         "trial",
         "part",
         "setting",
-        "setting.rate",
-        "setting.wide",
+        "setting_rate",
+        "setting_wide",
         "state",
         "run",
     ]
-    assert set(table["setting.rate"].to_pylist()) == {"0.006", "0.01", None}
+    assert set(table["setting_rate"].to_pylist()) == {"0.006", "0.01", None}
     summaries = engram(searched).json("results", searched.name)
     assert {row["run"] for row in rows(searched) if row["run"]} == {row["run"] for row in summaries}
 

@@ -137,16 +137,16 @@ def test_setting_becomes_typed_columns() -> None:
         "run",
         "metric",
         "setting",
-        "setting.model",
-        "setting.p",
-        "setting.told",
+        "setting_model",
+        "setting_p",
+        "setting_told",
         "estimate",
     ]
     types = []
     for name in ("model", "p", "told"):
-        types.append(flattened.schema.field(f"setting.{name}").type)
+        types.append(flattened.schema.field(f"setting_{name}").type)
     assert [pa.string(), pa.float64(), pa.bool_()] == types
-    assert flattened["setting.p"].to_pylist() == [1.0, 0.5, None]
+    assert flattened["setting_p"].to_pylist() == [1.0, 0.5, None]
     assert flattened["run"].to_pylist() == ["toys-1"] * 3
 
 
@@ -161,7 +161,7 @@ def test_setting_becomes_typed_columns() -> None:
     ],
 )
 def test_values_of_several_types_are_text(values: tuple[object, ...], column: list[str | None]) -> None:
-    assert column == flatten_table(flat_rows(*values), "toys-1")["setting.a"].to_pylist()
+    assert column == flatten_table(flat_rows(*values), "toys-1")["setting_a"].to_pylist()
 
 
 @pytest.mark.parametrize("values", [["é", "", None], [1, None, -(2**63)], [0.5, None, -1e308], [True, None, False]])
@@ -175,7 +175,7 @@ def test_column_equals_pyarrows_column(values: list[Any]) -> None:
 def test_invalid_setting_adds_no_column() -> None:
     torn = pa.table({"setting": ["{torn", "[1]"], "run": ["mine", "mine"]})
     flattened = flatten_table(torn, "toys-1")
-    assert flattened.to_pydict() == {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2}
+    assert flattened.to_pydict() == {"cell_run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2}
     assert flatten_table(pa.table({}), "toys-1").num_columns == 0
 
 
@@ -187,7 +187,7 @@ def test_runs_join_in_pandas_without_parsing() -> None:
     flattened_tables = []
     for run in ("toys-1", "toys-2"):
         flattened_tables.append(flatten_table(flat_rows({"model": "canary"}, {"model": "twin"}), run).to_pandas())
-    models = pd.concat(flattened_tables).pivot(index="run", columns="setting.model", values="estimate")
+    models = pd.concat(flattened_tables).pivot(index="run", columns="setting_model", values="estimate")
     assert models.to_dict() == {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}}
 
 

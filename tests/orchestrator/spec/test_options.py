@@ -80,6 +80,7 @@ def test_every_surface_reads_the_same_value(name: str, tmp_path: Path) -> None:
 
 def test_signatures_for_type_checkers_are_up_to_date() -> None:
     assert python_stub.STUB.read_text() == python_stub.format_stub()
+    assert python_stub.ENGRAM_STUB.read_text() == python_stub.format_engram_stub()
 
 
 CALLS = """
@@ -87,11 +88,14 @@ from typing import Any
 import engram
 fields: dict[str, Any] = {"family.count": 3}
 engram.run("toys", parts=3, tolerate=1, stop_after="3h", timeout=4.0, together="auto", **fields)
+engram.run(engram.UniqueFeature("smoke", canaries=4, question="pairs"))
 engram.search("toys", over={"rate": "0.1..1"}, trials=3, rungs=(1, 2), noise=0.1)
 engram.run("toys", parts=3, tolerate="many")
 engram.run("toys", together="many")
 engram.search("toys", trials="many")
 engram.plan("toys", address=3)
+engram.UniqueFeature(canaries="many")
+engram.Membership(question="neither")
 """
 
 
@@ -100,10 +104,11 @@ def test_type_checkers_know_options_and_allow_fields(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(tmp_path / "calls.py")]
     checked = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     errors = checked.stdout.splitlines()
-    for line, argument in zip((7, 8, 9, 10), ("tolerate", "together", "trials", "address"), strict=True):
+    arguments = ("tolerate", "together", "trials", "address", "canaries", "question")
+    for line, argument in enumerate(arguments, start=8):
         [error] = [error for error in errors if f"calls.py:{line}: " in error]
         assert f'Argument "{argument}"' in error
-    assert len(errors) == 4
+    assert len(errors) == len(arguments)
 
 
 @pytest.mark.parametrize(

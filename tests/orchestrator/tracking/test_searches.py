@@ -120,7 +120,7 @@ def test_search_tables_are_artifacts_shown_by_mlflow(tracked_search: FinishedSea
         logged_tables.add(artifact["path"])
     assert logged_tables == {"tables/front.json", "tables/trials.json"}
     table = json.loads(Path(mlflow.download_artifacts(parent.info.run_id, "tables/trials.json")).read_text())
-    assert set(table["columns"]) >= {"trial", "setting.rate", "setting.wide", "memorization", "utility_high"}
+    assert set(table["columns"]) >= {"trial", "setting_rate", "setting_wide", "memorization", "utility_high"}
     assert len(table["data"]) == 7
 
 
