@@ -52,7 +52,7 @@ class Config:
     """The number of parts and their behaviour. With the trouble `nothing`, there is no row to sum up.
 
     `data` are the probes for a model. With `share`, every part reads one additional shared part. With a `level`, the
-    numbers are ranks among 201, and the run ends once bets on them reject at the level.
+    numbers are ranks among 201 (0 counts as 1), and the run ends once bets on them reject at the level.
     """
 
     parts: int = 6
@@ -166,7 +166,8 @@ class Level:
 @task(version=1)
 def evidence(config: Level, inputs: Inputs) -> pa.Table:
     numbers = pa.concat_tables(inputs)["number"].to_pylist()
-    values = betting.evidence(numbers, [201] * len(numbers)).tolist()
+    ranks = [max(number, 1) for number in numbers]
+    values = betting.evidence(ranks, [201] * len(ranks)).tolist()
     return pa.table({"evidence": values, "decided": [betting.is_decided(value, config.level) for value in values]})
 
 
