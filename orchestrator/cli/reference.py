@@ -89,7 +89,7 @@ def _reference() -> Iterator[str]:
     all_commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     commands: dict[str, Any] = {}
     for heading, names in COMMANDS.items():
-        yield from (f"## {heading}", "", "| command | |", "|---|---|")
+        yield from (f"## {heading}", "", "| command | purpose |", "|---|---|")
         group_commands = dict(pair for name in names for pair in _walk_commands(name, all_commands[name]))
         for name, command in group_commands.items():
             yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {_summary(command)} |"
