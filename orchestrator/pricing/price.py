@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +126,27 @@ def highest_price(plan: Plan, group: str) -> float | None:
 
     Returns None if a job has no comparable timing.
     """
+def predict_seconds(plan: Plan, missing_keys: Iterable[str], mean_seconds: Mapping[str, float], slots: int) -> float:
+    """Return the wall-clock seconds of the missing jobs on `slots` slots, without measuring this machine.
+
+    Groups that are not in `mean_seconds` use the reference timings on the reference machine, and the upper bound of
+    jobs without a comparable timing. Returns infinity if a job has no bound.
+    """
+    reference = load_reference()
+    seconds: dict[str, float] = {}
+    for key in missing_keys:
+        known_seconds = mean_seconds.get(plan.groups[key])
+        if known_seconds is not None:
+            seconds[key] = known_seconds
+        elif (span := _job_span(plan, key, reference)) is not None:
+            seconds[key] = span.expected
+        elif (bounds := _bounds(plan, key, reference)) is not None:
+            seconds[key] = bounds[1]
+        else:
+            return math.inf
+    return _wall_clock(plan, seconds, slots)
+
+
     reference = load_reference()
     highest = 0.0
     for key in plan.jobs:
