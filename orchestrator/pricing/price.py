@@ -24,14 +24,15 @@ class Price:
     """Wall-clock seconds for a plan's missing jobs on this machine.
 
     `here` covers all jobs with known timings. `unknown` lists the tasks without comparable timings in this store or in
-    the reference, and `between` gives bounds on their time in seconds, if known. `ran_here` is true if all timings come
-    from this store.
+    the reference, and `between` gives bounds on their time in seconds. If `is_guess`, these are the usual bounds of any
+    task. `ran_here` is true if all timings come from this store.
     """
 
     here: Span
     unknown: tuple[str, ...] = ()
     between: tuple[float, float] | None = None
     ran_here: bool = False
+    is_guess: bool = False
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -62,7 +63,7 @@ def price_plan(
     factor = spread = 1.0
     spans: dict[str, Span] = {}
     unknown: dict[str, tuple[float, float] | None] = {}
-    uses_reference = False
+    uses_reference = is_guess = False
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])
         if seconds is not None:
@@ -78,7 +79,11 @@ def price_plan(
                 spans[key] = job_span
         else:
             task = plan.task(key)
-            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
+            bounds_of_job = _bounds(plan, key, reference)
+            if bounds_of_job is None:
+                is_guess = True
+                bounds_of_job = reference.usual_bounds()
+            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), bounds_of_job)
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
         if speed is not None:
@@ -102,7 +107,7 @@ def price_plan(
         for end in (0, 1):
             sums.append(sum(bounds_of_task[end] for bounds_of_task in unknown.values() if bounds_of_task) / slots)
         bounds = sums[0] * factor / spread, sums[1] * factor * spread
-    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown)
+    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown, is_guess)
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
@@ -121,11 +126,6 @@ def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]
     return prices
 
 
-def highest_price(plan: Plan, group: str) -> float | None:
-    """Return the maximum seconds for a job in this group, using the reference timings on the reference machine.
-
-    Returns None if a job has no comparable timing.
-    """
 def predict_seconds(plan: Plan, missing_keys: Iterable[str], mean_seconds: Mapping[str, float], slots: int) -> float:
     """Return the wall-clock seconds of the missing jobs on `slots` slots, without measuring this machine.
 
@@ -147,6 +147,11 @@ def predict_seconds(plan: Plan, missing_keys: Iterable[str], mean_seconds: Mappi
     return _wall_clock(plan, seconds, slots)
 
 
+def highest_price(plan: Plan, group: str) -> float | None:
+    """Return the maximum seconds for a job in this group, using the reference timings on the reference machine.
+
+    Returns None if a job has no comparable timing.
+    """
     reference = load_reference()
     highest = 0.0
     for key in plan.jobs:
@@ -249,7 +254,8 @@ def describe_price(price: Price, slots: int) -> str:
     reason = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
-        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
+        guess = "a guess, " if price.is_guess else ""
+        return f"{guess}from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
     if span.low >= 1:
         return f"at least {format_duration(span.low)} {workers}: {reason}"
     return f"unknown: {reason}"
