@@ -109,6 +109,7 @@ class HeldRuns:
         self._price = cache(self._highest_price)
         self._states = CheckpointGc(store, self._runs, self._names, execution.keep == "state")
         self._driver = self._create_driver()
+        resources.callback(self.session.clear_advances)
         resources.callback(self._driver.close)
         self._delivery = finalise.delivery(self.session, self._sweep, execution)
         if self._delivery is not None:
@@ -157,6 +158,7 @@ class HeldRuns:
 
         Ray's workers use all cores, so the delivery waits until the run is long. The cells of a sweep are many.
         """
+        self.session.clear_advances()
         self.session.begin(self._seconds)
         if self._delivery is None or not self.session.plan.missing(self.session.stored):
             return
