@@ -74,6 +74,7 @@ class Call:
     gpu_type: str = ""  # required GPU type, as Ray names it; empty: any
     memory: float = 0.0  # bytes of host memory needed; 0: unknown, infinite: all memory of a machine
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that the user accepted as equivalent
+    group: str = ""  # jobs of the same group take about the same time; empty: the task
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def perform(call: Call, store: Store) -> Finished:
     else:
         settle = compute_context.here()
     states = Checkpoints(store, call.keep)
-    advances = AdvanceWriter(store, next(iter(call.runs), ""), call.task, call.items[0].key)
+    advances = AdvanceWriter(store, next(iter(call.runs), ""), call.group or call.task, call.items[0].key)
     context = compute_context.ComputeContext(
         call.way, call.members, call.sharers, settle, max(1, int(call.gpus)), advances.write
     )

@@ -106,12 +106,12 @@ class ForkServer:
             os.waitpid(pid, 0)  # so that their processor time counts as ours
 
     def _serve_once(self) -> bool:
-        ready, _, _ = select.select([self._control, self._signals], [], [])
+        ready, _, _ = select.select([self._control.fileno(), self._signals], [], [])
         if self._signals in ready:
             os.read(self._signals, 4096)
             for number, status in self._ended_workers():
                 self._report(number, status)
-        if self._control not in ready:
+        if self._control.fileno() not in ready:
             return True
         message, descriptors, _, _ = socket.recv_fds(self._control, ORDER.size, 1, socket.MSG_WAITALL)
         if len(message) < ORDER.size:

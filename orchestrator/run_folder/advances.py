@@ -21,9 +21,9 @@ SECONDS = 1.0  # between two writes of a call
 
 @dataclass(frozen=True)
 class CallAdvance:
-    """How far a call is: the number of networks that it has trained, as a fraction of jobs that have not returned."""
+    """How far a call is: the number of networks that it has trained, where two half trained ones count as one."""
 
-    task: str
+    kind: str  # of its jobs: their group, or their task
     networks: float
     seconds: float  # since the call began
 
@@ -31,10 +31,10 @@ class CallAdvance:
 class AdvanceWriter:
     """Writes the file of a call, at most once per SECONDS. `key` is the key of its first job."""
 
-    def __init__(self, store: Store, run: str, task: str, key: str) -> None:
+    def __init__(self, store: Store, run: str, kind: str, key: str) -> None:
         self.stored = 0  # jobs of the call whose results are stored
         self._folder = folder_of(store, run) if run else None
-        self._task = task
+        self._kind = kind
         self._key = key
         self._begin_time = self._last_time = time.monotonic()
 
@@ -44,7 +44,7 @@ class AdvanceWriter:
         if self._folder is None or now - self._last_time < SECONDS:
             return
         self._last_time = now
-        advance = CallAdvance(self._task, self.stored + networks, now - self._begin_time)
+        advance = CallAdvance(self._kind, self.stored + networks, now - self._begin_time)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             draft = self._folder / f".{self._key}"
@@ -78,12 +78,16 @@ def read_advances(folder: Path | None) -> list[CallAdvance]:
 
 def discard(folder: Path | None, keys: Iterable[str]) -> None:
     """Remove the files of calls that have ended."""
-    for key in keys if folder is not None else ():
+    if folder is None:
+        return
+    for key in keys:
         with suppress(OSError):
             (folder / key).unlink()
 
 
 def clear(folder: Path | None) -> None:
-    """Remove a run's folder."""
+    """Remove a run's folder, and the folder that contains it if it is empty."""
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()

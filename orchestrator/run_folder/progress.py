@@ -104,7 +104,7 @@ class TimeLeft:
         costs = []
         for name, kind in self._kinds.items():
             if kind.remaining:
-                running = [advance for advance in advances if name.partition("/")[0] == advance.task]
+                running = [advance for advance in advances if name in (advance.kind, advance.kind.partition("/")[0])]
                 networks = sum(advance.networks for advance in running)
                 costs.append((max(0.0, kind.remaining - networks), self._running_cost(kind, running)))
         known_seconds = [count * cost for count, cost in costs if cost is not None]
