@@ -186,7 +186,8 @@ def perform(call: Call, store: Store) -> Finished:
     else:
         settle = compute_context.here()
     states = Checkpoints(store, call.keep)
-    advances = AdvanceWriter(store, next(iter(call.runs), ""), call.group or call.task, call.items[0].key)
+    first_key = next((item.key for item in call.items), "")
+    advances = AdvanceWriter(store, next(iter(call.runs), ""), call.group or call.task, first_key)
     context = compute_context.ComputeContext(
         call.way, call.members, call.sharers, settle, max(1, int(call.gpus)), advances.write
     )

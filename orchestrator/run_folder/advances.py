@@ -33,7 +33,7 @@ class AdvanceWriter:
 
     def __init__(self, store: Store, run: str, kind: str, key: str) -> None:
         self.stored = 0  # jobs of the call whose results are stored
-        self._folder = folder_of(store, run) if run else None
+        self._folder = folder_of(store, run) if run and key else None
         self._kind = kind
         self._key = key
         self._begin_time = self._last_time = time.monotonic()
