@@ -95,7 +95,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
     "membership": ("membership.",),
     "text": ("text.", "tiny-gpt"),
 }
-AROUND = ("around, local", "around, none")  # used instead of a task: starting and ending an executor
+AROUND = ("around, local", "around, none", "around, pool")  # used instead of a task: starting and ending an executor
 AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
 
 

@@ -149,6 +149,9 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     if address == "none":
         yield MachineCheck("ray cluster", True, "not used: with address none, everything runs in one process")
         return
+    if address == "pool":
+        yield MachineCheck("ray cluster", True, "not used: with address pool, jobs run in processes on this machine")
+        return
     if address and address not in PLACES:
         try:
             host, port = host_and_port(address)

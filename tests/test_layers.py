@@ -39,7 +39,7 @@ ONLY = {
             "searches/tuning",
         )
     },
-    "mlflow": {"orchestrator/tracking/server.py"},
+    "mlflow": {"orchestrator/tracking/server.py", "orchestrator/tracking/tracked_run.py"},
 }
 INSIDE_FUNCTIONS = {
     *("faiss", "transformers", "tokenizers", "peft", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ def engram(tmp_path: Path) -> Shell:
 def here(tmp_path: Path) -> Here:
     """The same folder."""
     return Here(tmp_path)
+
+
+@pytest.fixture(params=["ray", "pool"])
+def address(request: pytest.FixtureRequest) -> str:
+    """The address of an executor whose workers are processes."""
+    if request.param == "pool":
+        return "pool"
+    return str(request.getfixturevalue("ray_cluster").address)
 
 
 def computation_counts(folder: Path) -> Counter[int]:
@@ -85,14 +94,15 @@ def test_process_ray_and_grouping_give_equal_tables(
             "together": ("--address", "none", "--together", "4"),
             "ray": ("--address", ray_cluster.address, "--together", "1"),
             "ray, together": ("--address", ray_cluster.address, "--together", "3"),
+            "pool": ("--address", "pool", "--together", "2"),
         }.items():
             folder = tmp_path / name
             folder.mkdir()
             assert run == Here(folder).json(*SMOKE, *more)["run"]
             tables.append(contents(folder, run))
-            assert ("ray" in name) == (os.getpid() not in workers(folder))
+            assert (name == "together") == (os.getpid() in workers(folder))
             assert len(workers(folder)) >= (2 if name == "ray" else 1)
-    assert [tables[0]] * 4 == tables
+    assert [tables[0]] * 5 == tables
 
 
 def test_run_survives_the_loss_of_a_node(engram: Shell, ray_cluster: Any) -> None:
@@ -112,11 +122,11 @@ def test_run_survives_the_loss_of_a_node(engram: Shell, ray_cluster: Any) -> Non
     ray_cluster.wait_for_nodes()  # until Ray has removed the lost one: the next test counts slots
 
 
-def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_cluster: Any, tmp_path: Path) -> None:
+def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, address: str, tmp_path: Path) -> None:
     arguments = ("run", "toys", "first=20", "trouble=wait", "at=22", f"folder={engram.folder}", "--until", "decided")
     arguments = (*arguments, "--most", "12")
-    with connect(ray_cluster.address):  # the workers of both starts
-        first = engram.start(*arguments, "--address", ray_cluster.address)
+    with nullcontext() if address == "pool" else connect(address):  # the workers of both starts
+        first = engram.start(*arguments, "--address", address)
         engram.await_begun(2, first)
         for worker in workers(engram.folder):
             os.kill(worker, signal.SIGKILL)
@@ -124,7 +134,7 @@ def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_clu
         first.kill()
         first.communicate()
         engram.go()
-        ended = here.json("resume", "--address", ray_cluster.address)
+        ended = here.json("resume", "--address", address)
     here.env["ENGRAM_STORE"] = str(tmp_path / "another")
     undisturbed = here.json(*arguments, "--address", "none")
     del here.env["ENGRAM_STORE"]
@@ -142,16 +152,16 @@ def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_clu
         assert killed.equals(undisturbed_table)
 
 
-def test_job_that_kills_its_worker_fails_alone(here: Here, ray_cluster: Any) -> None:
+def test_job_that_kills_its_worker_fails_alone(here: Here, address: str) -> None:
     fields = ("parts=12", "trouble=die", "at=5", f"folder={here.folder}")
-    report = here.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
+    report = here.json("run", "toys", *fields, "--address", address, "--together", "4", code=3)
     assert report["jobs"] == {"planned": 13, "stored": 11, "done": 11, "failed": 1}
     assert "worker died 3 times" in here("status", report["run"]).stderr
 
 
 @pytest.mark.slow
-def test_killed_sweep_continues_with_shared_jobs_once(engram: Shell, here: Here, ray_cluster: Any) -> None:
-    sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
+def test_killed_sweep_continues_with_shared_jobs_once(engram: Shell, here: Here, address: str) -> None:
+    sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", address)
     command = ("run", "toys", "trouble=wait", "at=6", f"folder={engram.folder}", *sweep)
     first = engram.start(*command)
     engram.await_results(6, first)
@@ -169,9 +179,9 @@ def test_killed_sweep_continues_with_shared_jobs_once(engram: Shell, here: Here,
     )  # at most the jobs that were running when it was killed
 
 
-def test_one_signal_stops_a_run_on_ray(engram: Shell, here: Here, ray_cluster: Any) -> None:
+def test_one_signal_stops_a_run(engram: Shell, here: Here, address: str) -> None:
     fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
-    run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
+    run = engram.start("run", "toys", *fields, "--address", address)
     engram.await_results(3, run)
     run.send_signal(signal.SIGINT)
     engram.go()
@@ -181,14 +191,14 @@ def test_one_signal_stops_a_run_on_ray(engram: Shell, here: Here, ray_cluster: A
     assert "Traceback" not in messages
     before = len(engram.results())
     assert before < 41
-    assert here.json("resume", "--address", ray_cluster.address)["state"] == "finished"
+    assert here.json("resume", "--address", address)["state"] == "finished"
     assert Counter(range(40)) == computation_counts(engram.folder)  # no finished job was lost
 
 
-@pytest.mark.slow  # a private cluster, whose processes also get the signal
-def test_signal_to_process_group_stops_the_run(engram: Shell) -> None:
+@pytest.mark.parametrize("address", [pytest.param("local", marks=pytest.mark.slow), "pool"])
+def test_signal_to_process_group_stops_the_run(engram: Shell, address: str) -> None:
     fields = ("parts=40", "trouble=wait", "at=1", f"folder={engram.folder}")
-    command = [sys.executable, "-m", "orchestrator", "run", "toys", *fields, "--address", "local"]
+    command = [sys.executable, "-m", "orchestrator", "run", "toys", *fields, "--address", address]
     run = subprocess.Popen(
         command, cwd=engram.folder, env=engram.env, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -17,7 +17,7 @@ from orchestrator.cli.terminal import say, supports_colour
 from orchestrator.quantities import format_duration, printable, printable_lines
 from orchestrator.run_folder.progress import Event, RunProgress
 
-SECONDS = 10.0  # between plain lines
+SECONDS = 60.0  # between plain lines
 SLOW = 1.0  # seconds after which a step that runs no jobs is reported in a plain line
 LOOK = 0.2  # seconds between checks whether a line is due
 BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks only between its parts
@@ -147,7 +147,7 @@ def _display(tally: RunProgress) -> Any:
     text = Text(", ".join(part.replace(" ", BLANK) for part in printable(line(tally)).split(", ")))
     if not tally.planned:
         return text
-    bar = ProgressBar(total=max(1, tally.planned), completed=tally.stored_now, width=60)
+    bar = ProgressBar(total=max(1, tally.planned), completed=tally.stored_now + tally.networks_in_progress, width=60)
     return Group(text, bar)  # the bar does not end its own line
 
 

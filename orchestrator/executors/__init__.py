@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.executors.calls import Call, Finished
@@ -61,10 +61,12 @@ def open_executor(
     gpus: GpusName = "auto",
     data: Callable[[], Sequence[Any]] = tuple,
     dashboard: bool = False,
+    modules: Collection[str] = (),
 ) -> Executor:
-    """Open the executor for an address: `none` is this process, anything else is Ray (None: a cluster on this machine).
+    """Open the executor for an address: `none` is this process, `pool` are processes forked on this machine.
 
-    A cluster started here runs Ray's dashboard if `dashboard` is set.
+    Any other address is Ray (None: a cluster on this machine). A cluster started here runs Ray's dashboard if
+    `dashboard` is set. A pool imports `modules` once for all workers.
 
     Raises ClusterError unless every node of an existing cluster has the same code and versions, the store, and the
     pinned `data`. `data` is called only for an existing cluster.
@@ -73,6 +75,10 @@ def open_executor(
         from orchestrator.executors.local import LocalExecutor
 
         return LocalExecutor(store.location, gpus)
+    if address == "pool":
+        from orchestrator.executors.pool import PoolExecutor
+
+        return PoolExecutor(store.location, modules)
     from orchestrator.executors.ray import RayExecutor
 
     executor = RayExecutor(store.location, address=address or "local", gpus=gpus, dashboard=dashboard)

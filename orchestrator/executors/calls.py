@@ -25,6 +25,7 @@ from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.executors.metrics import Transfer, timed_store
 from orchestrator.executors.printed import keep_printed
 from orchestrator.executors.task_source import open_source
+from orchestrator.run_folder.advances import AdvanceWriter
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
@@ -73,6 +74,7 @@ class Call:
     gpu_type: str = ""  # required GPU type, as Ray names it; empty: any
     memory: float = 0.0  # bytes of host memory needed; 0: unknown, infinite: all memory of a machine
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that the user accepted as equivalent
+    group: str = ""  # jobs of the same group take about the same time; empty: the task
 
 
 @dataclass(frozen=True)
@@ -184,9 +186,14 @@ def perform(call: Call, store: Store) -> Finished:
     else:
         settle = compute_context.here()
     states = Checkpoints(store, call.keep)
-    context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
+    first_key = next((item.key for item in call.items), "")
+    advances = AdvanceWriter(store, next(iter(call.runs), ""), call.group or call.task, first_key)
+    context = compute_context.ComputeContext(
+        call.way, call.members, call.sharers, settle, max(1, int(call.gpus)), advances.write
+    )
     hardware.reset_peak_memory()
     with ExitStack() as contexts:
+        contexts.callback(advances.close)
         printed = contexts.enter_context(keep_printed())
         contexts.enter_context(use_stand_ins(call.stand_ins))
         notes = contexts.enter_context(compute_context.use_context(context))
@@ -202,6 +209,7 @@ def perform(call: Call, store: Store) -> Finished:
             computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
             compute_context.note()  # reset, because notes on this result do not belong to the next
             outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
+            advances.stored += 1
             if marks(_function_of(item)).many is None:
                 printed.clear()  # the same applies to the output
     if call.gpus:

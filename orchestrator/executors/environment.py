@@ -72,6 +72,13 @@ def use_one_thread() -> Iterator[None]:
         yield
 
 
+def count_processors() -> int:
+    """Count the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def count_gpus() -> int:
     """Count the machine's GPUs, or those listed in CUDA_VISIBLE_DEVICES."""
     if DRIVER.is_dir():

@@ -139,6 +139,11 @@ def _drawer(name: str) -> Callable[..., Any]:
     return draw_page
 
 
+def drawer_modules() -> list[str]:
+    """Return the modules that draw pages, for processes that import them in advance."""
+    return [point.module for name, point in _drawers_on(tuple(sys.path)).items() if name == "run"]
+
+
 @functools.cache
 def _drawers_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     """Return the first entry point of each name. Cached per search path, because a lookup reads every package."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -17,6 +16,7 @@ from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.place import choose_address
 from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
@@ -27,7 +27,7 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import differing_paths, plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
-from orchestrator.spec.options import GpusName
+from orchestrator.spec.options import Execution, GpusName
 from orchestrator.spec.resolve import (
     Cell,
     describe_data,
@@ -77,15 +77,13 @@ def preview(spec: Spec) -> dict[str, Any]:
     missing_keys = combined_plan.missing(stored_keys)
     slots = slots_at(execution_options.address)
     check_extras(combined_plan, lambda: stored_keys, execution_options.address)
-    price = _price_of(combined_plan, missing_keys, store, execution_options.address, execution_options.gpus)
+    price = _price_of(combined_plan, missing_keys, store, execution_options)
     idle_fields = find_idle_fields(spec, cached_digests)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
     looks = _expected_looks(store, names, cells, plans)
 
     def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
-        description = describe_price(
-            _price_of(plan, keys, store, execution_options.address, execution_options.gpus), slots
-        )
+        description = describe_price(_price_of(plan, keys, store, execution_options), slots)
         return description.partition(":")[0]
 
     counts = combined_plan.count()
@@ -195,9 +193,7 @@ def _cost(
     return {"recomputed": len(lost_keys), "line": f"{change.describe()}; {effect}"}
 
 
-def _price_of(
-    plan: Plan, missing_keys: Iterable[str], store: Store | None, address: str | None, gpu_setting: GpusName = "auto"
-) -> Price:
+def _price_of(plan: Plan, missing_keys: Collection[str], store: Store | None, execution_options: Execution) -> Price:
     """Estimate the time of a plan's missing jobs on this machine, from timings in the store if there are any."""
     if store is None:
         timings = {}
@@ -213,9 +209,9 @@ def _price_of(
         except StoreError:
             return None
 
-    return price_plan(
-        plan, missing_keys, timings, slots_at(address), address, gpus_at(address, gpu_setting), speed_folder
-    )
+    address = choose_address(execution_options, plan, missing_keys, timings)
+    gpus = gpus_at(address, execution_options.gpus)
+    return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder)
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:
@@ -232,7 +228,7 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
 
 def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
     """Return the number of GPUs on this machine that calls can use. Returns 0 if `gpu_setting` is `none`."""
-    if gpu_setting == "none":
+    if gpu_setting == "none" or address == "pool":
         return 0
     if address == "none":
         return min(1, environment.count_gpus())
@@ -246,9 +242,7 @@ def slots_at(address: str | None) -> int:
     """
     if address == "none":
         return 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return environment.count_processors()
 
 
 @dataclass(frozen=True)
@@ -311,7 +305,9 @@ def _describe_preset(
             stored_keys = set()
         else:
             stored_keys = store.keys()
-        price = _price_json(_price_of(combined_plan, combined_plan.missing(stored_keys), store, None), slots_at(None))
+        price = _price_json(
+            _price_of(combined_plan, combined_plan.missing(stored_keys), store, Execution()), slots_at(None)
+        )
     links = sum(marks(job.function).trains for job in combined_plan.jobs.values())
     trainings = sum(
         marks(job.function).trains for key, job in combined_plan.jobs.items() if key not in combined_plan.after

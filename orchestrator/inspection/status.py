@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.run_folder import notes, other_runs
+from orchestrator.run_folder import advances, notes, other_runs
 from orchestrator.run_folder.code_changes import describe_accepted
 from orchestrator.run_folder.journal import COMPLETE, ENDS, REPLAN_EVENTS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event, stored_results
@@ -246,7 +246,8 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
         if starts:
             events = events[starts[-1] :]
             seconds_of_jobs = other_runs.mean_seconds(store.folder("runs"))
-            planned_events = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
+            planned_event = _planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)
+            planned_events = [{**planned_event, "advances": str(advances.folder_of(store, journal.run) or "")}]
         else:
             planned_events = []
         # The `planned` event counts jobs by task, not by kind.

@@ -13,7 +13,8 @@ from orchestrator.spec.resolve import Cell
 from tasks.contract.extras import EVERY_RUN, RAY, Extra, describe_missing, missing
 
 PLAIN_TYPES = (int, float, str, type(None))
-LOCAL_ADDRESSES = (None, "local", "none")  # with these addresses jobs run in the local installation
+LOCAL_ADDRESSES = (None, "local", "pool", "none")  # with these addresses jobs run in the local installation
+RAYLESS = ("pool", "none")  # addresses that do not need Ray
 
 
 def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
@@ -54,7 +55,7 @@ def _missing(configs: Sequence[Any], other_values: Iterable[Any], address: str |
     """Return the missing packages among those needed by every run or by the settings of these jobs."""
     extras_of_every_run = []
     if configs:
-        extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"]
+        extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address not in RAYLESS]
     return missing((*extras_of_every_run, *required_extras((*configs, *other_values))))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +24,15 @@ class Price:
     """Wall-clock seconds for a plan's missing jobs on this machine.
 
     `here` covers all jobs with known timings. `unknown` lists the tasks without comparable timings in this store or in
-    the reference, and `between` gives bounds on their time in seconds, if known. `ran_here` is true if all timings come
-    from this store.
+    the reference, and `between` gives bounds on their time in seconds. If `is_guess`, these are the usual bounds of any
+    task. `ran_here` is true if all timings come from this store.
     """
 
     here: Span
     unknown: tuple[str, ...] = ()
     between: tuple[float, float] | None = None
     ran_here: bool = False
+    is_guess: bool = False
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -61,7 +63,7 @@ def price_plan(
     factor = spread = 1.0
     spans: dict[str, Span] = {}
     unknown: dict[str, tuple[float, float] | None] = {}
-    uses_reference = False
+    uses_reference = is_guess = False
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])
         if seconds is not None:
@@ -77,7 +79,11 @@ def price_plan(
                 spans[key] = job_span
         else:
             task = plan.task(key)
-            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
+            bounds_of_job = _bounds(plan, key, reference)
+            if bounds_of_job is None:
+                is_guess = True
+                bounds_of_job = reference.usual_bounds()
+            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), bounds_of_job)
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
         if speed is not None:
@@ -101,7 +107,7 @@ def price_plan(
         for end in (0, 1):
             sums.append(sum(bounds_of_task[end] for bounds_of_task in unknown.values() if bounds_of_task) / slots)
         bounds = sums[0] * factor / spread, sums[1] * factor * spread
-    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown)
+    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown, is_guess)
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
@@ -118,6 +124,27 @@ def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]
         if all(group_spans):
             prices[group] = sum(span.expected for span in group_spans if span) / len(group_spans)
     return prices
+
+
+def predict_seconds(plan: Plan, missing_keys: Iterable[str], mean_seconds: Mapping[str, float], slots: int) -> float:
+    """Return the wall-clock seconds of the missing jobs on `slots` slots, without measuring this machine.
+
+    Groups that are not in `mean_seconds` use the reference timings on the reference machine, and the upper bound of
+    jobs without a comparable timing. Returns infinity if a job has no bound.
+    """
+    reference = load_reference()
+    seconds: dict[str, float] = {}
+    for key in missing_keys:
+        known_seconds = mean_seconds.get(plan.groups[key])
+        if known_seconds is not None:
+            seconds[key] = known_seconds
+        elif (span := _job_span(plan, key, reference)) is not None:
+            seconds[key] = span.expected
+        elif (bounds := _bounds(plan, key, reference)) is not None:
+            seconds[key] = bounds[1]
+        else:
+            return math.inf
+    return _wall_clock(plan, seconds, slots)
 
 
 def highest_price(plan: Plan, group: str) -> float | None:
@@ -227,7 +254,8 @@ def describe_price(price: Price, slots: int) -> str:
     reason = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
-        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
+        guess = "a guess, " if price.is_guess else ""
+        return f"{guess}from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
     if span.low >= 1:
         return f"at least {format_duration(span.low)} {workers}: {reason}"
     return f"unknown: {reason}"

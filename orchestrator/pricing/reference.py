@@ -240,6 +240,13 @@ class Reference:
             return (min(span.low for span in spans), max(span.high for span in spans))
         return None
 
+    def usual_bounds(self) -> tuple[float, float] | None:
+        """Bound the seconds of a job about which nothing is known, by those of all timed tasks."""
+        seconds = [duration for points in self.tasks.values() for _, duration in points]
+        if not seconds:
+            return None
+        return min(seconds), max(seconds)
+
     def _estimate_unit(self, unit: str, count: float) -> Span | None:
         if unit in self.units:
             return Span.with_factor(self.units[unit] * count, TIMED)

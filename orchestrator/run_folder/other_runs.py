@@ -91,7 +91,9 @@ def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
 
 def startup_group(address: str | None) -> str:
     """Return the group name for timings of starting and ending an executor."""
-    return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
+    if address in ("none", "pool", "local"):
+        return f"around, {address}"
+    return "around, local" if address is None else "around, cluster"
 
 
 @dataclass

@@ -12,13 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from orchestrator.quantities import approximate_duration
+from orchestrator.run_folder.advances import CallAdvance, read_advances
 
 MAX_DURATIONS = 50  # number of latest jobs of a kind that determine its cost
 WEIGHT = 5  # weight of the number of slots, in jobs per slot, when estimating concurrency
 MIN_PRICED = 1.0  # seconds of predicted cost below which the ratio to measured times is not used
+MIN_ADVANCE = 0.05  # networks after which the time of a running training is used
 MIN_DURATIONS = 2  # jobs of this run after which earlier timings are replaced; the first job also loads libraries
 Event = Mapping[str, Any]
 
@@ -92,26 +95,35 @@ class TimeLeft:
         """Whether the cost of every remaining kind is known. Otherwise, `seconds` is a lower bound."""
         return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.remaining)
 
-    def seconds(self, now: float) -> float | None:
+    def seconds(self, now: float, advances: Sequence[CallAdvance] = ()) -> float | None:
         """Return the expected remaining seconds. Returns None if the cost of every remaining job is unknown.
 
         This is the remaining work divided by the number of concurrent jobs. Between the ends of two jobs, it decreases
-        with the clock.
+        with the `advances` of running calls if they report any, and otherwise with the clock.
         """
         costs = []
-        for kind in self._kinds.values():
+        for name, kind in self._kinds.items():
             if kind.remaining:
-                costs.append((kind.remaining, self._cost(kind)))
+                running = [advance for advance in advances if name in (advance.kind, advance.kind.partition("/")[0])]
+                networks = sum(advance.networks for advance in running)
+                costs.append((max(0.0, kind.remaining - networks), self._running_cost(kind, running)))
         known_seconds = [count * cost for count, cost in costs if cost is not None]
         if not known_seconds:
             if not any(kind.remaining for kind in self._kinds.values()):
                 return 0.0
             return None
-        if self._last_event_time is None:
+        if self._last_event_time is None or advances:
             elapsed = 0.0
         else:
             elapsed = now - self._last_event_time
         return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
+
+    def _running_cost(self, kind: Kind, running: Sequence[CallAdvance]) -> float | None:
+        """Return the seconds per job, from the running calls of this kind if no job has ended yet."""
+        networks = sum(advance.networks for advance in running)
+        if kind.durations or networks < MIN_ADVANCE:
+            return self._cost(kind)
+        return sum(advance.seconds for advance in running) / networks
 
     def _cost(self, kind: Kind) -> float | None:
         """Return the seconds per job: measured in this or earlier runs, else the scaled price, else None."""
@@ -165,6 +177,7 @@ class RunProgress:
     step_since: float = 0.0
     slots: int | None = None  # concurrent jobs, or concurrent calls of several jobs; None until the executor is ready
     reported_running: int | None = None  # number of running jobs as last reported
+    advance_folder: Path | None = None  # files of the running calls, if this machine can see them
     _time_left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
@@ -182,6 +195,7 @@ class RunProgress:
                 self.start_time = self._time(event)
                 self.end = self.slots = self.reported_running = None
                 kinds = event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()}
+                self.advance_folder = Path(event["advances"]) if event.get("advances") else None
                 self._time_left = TimeLeft(kinds, event.get("prices"))
                 self._time_left.ready(self.start_time, None)
             case "step":
@@ -246,6 +260,18 @@ class RunProgress:
             running = self.reported_running
         return max(0, min(running, self.planned - self.stored_now - self.failed))
 
+    def advances(self) -> list[CallAdvance]:
+        """Return how far the running calls are, as far as they report it."""
+        if self.has_ended or self.step:
+            return []
+        return read_advances(self.advance_folder)
+
+    @property
+    def networks_in_progress(self) -> float:
+        """The trainings in progress, as a number of networks: two that are half done count as one."""
+        networks = sum(advance.networks for advance in self.advances())
+        return max(0.0, min(networks, self.trainings - self.trained_before - self.models))
+
     @property
     def waiting(self) -> int:
         """Number of jobs that are not stored, running or failed."""
@@ -261,7 +287,7 @@ class RunProgress:
     @property
     def seconds_left(self) -> float | None:
         """Expected remaining seconds, from the times of each kind of job. None if unknown."""
-        return self._time_left.seconds(self.clock())
+        return self._time_left.seconds(self.clock(), self.advances())
 
     @property
     def time_left_text(self) -> str:
@@ -275,12 +301,15 @@ class RunProgress:
 
     @property
     def phase(self) -> str:
-        """The current activity: `reading data`, `training 3/24`, `measures`. Empty if unknown."""
+        """The current activity: `reading data`, `training 3/24 (17%)`, `measures`. Empty if unknown."""
         if self.step or self.has_ended or not self.trainings:
             return self.step
         trained_models = self.trained_before + self.models
         if trained_models < self.trainings:
-            return f"training {trained_models}/{self.trainings}"
+            phase = f"training {trained_models}/{self.trainings}"
+            if networks := self.networks_in_progress:
+                return f"{phase} ({(trained_models + networks) / self.trainings:.0%})"
+            return phase
         return "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:

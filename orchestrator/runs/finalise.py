@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.errors import EngramError, StoreError
+from orchestrator.errors import StoreError
 from orchestrator.inspection import pages
+from orchestrator.inspection.parallel_pages import draw_pages
 from orchestrator.run_folder.journal import COMPLETE
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
@@ -95,18 +96,22 @@ def _draw_pages(report: Report, session: Session, execution: Execution) -> Repor
     """
     pages_by_run: dict[str, Path] = {}
     undrawn = ""
-    for entry in (*report.cells, report):
-        folder = session.store.folder("runs", entry.run)
-        page = pages.page(folder)
-        is_current = page is not None and entry.state in COMPLETE and not report.jobs["done"] and not report.damaged
-        try:
+    for entries in (report.cells, [report]):  # the page of a sweep links to those of its cells
+        outdated_runs = []
+        for entry in entries:
+            page = pages.page(session.store.folder("runs", entry.run))
+            if page is not None:
+                pages_by_run[entry.run] = page
+            is_current = page is not None and entry.state in COMPLETE and not report.jobs["done"] and not report.damaged
             if execution.report and entry.state in (*COMPLETE, "failed") and (execution.show_images or not is_current):
-                session.step("writing the report")
-                page = pages.draw(session.store, entry.run, execution.show_images)
-        except EngramError as error:
-            undrawn = undrawn or str(error)
-            session.notify({"event": "told", "line": str(error)})
-        if page is not None:
-            pages_by_run[entry.run] = page
+                outdated_runs.append(entry.run)
+        if outdated_runs:
+            session.step("writing the report")
+        for run, (page, error) in draw_pages(session.store, outdated_runs, execution.show_images):
+            if page is not None:
+                pages_by_run[run] = page
+            if error:
+                undrawn = undrawn or error
+                session.notify({"event": "told", "line": error})
     cells = tuple(replace(cell, page=pages_by_run.get(cell.run)) for cell in report.cells)
     return replace(report, page=pages_by_run.get(report.run), cells=cells, undrawn=undrawn)

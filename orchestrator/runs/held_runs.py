@@ -12,6 +12,8 @@ from orchestrator.errors import Absent, Damaged, Held, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.executors.metrics import Metrics
 from orchestrator.executors.session_folder import session_folder
+from orchestrator.planning.extras import RAYLESS
+from orchestrator.pricing.place import choose_address, modules_of
 from orchestrator.pricing.price import highest_price
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
@@ -78,6 +80,7 @@ class HeldRuns:
         self._parts = parts
         self._store = store
         self._execution = execution
+        self._address = execution.address  # chosen when the executor starts
         self._observe = observe
         self._take_answer = take_answer
         self._sweep = sweep.run if sweep else None
@@ -106,6 +109,7 @@ class HeldRuns:
         self._price = cache(self._highest_price)
         self._states = CheckpointGc(store, self._runs, self._names, execution.keep == "state")
         self._driver = self._create_driver()
+        resources.callback(self.session.clear_advances)
         resources.callback(self._driver.close)
         self._delivery = finalise.delivery(self.session, self._sweep, execution)
         if self._delivery is not None:
@@ -135,7 +139,7 @@ class HeldRuns:
         if not progress.paused:
             self._states.clear(self._entire_plan, stored_keys)
         if progress.executor_seconds:
-            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.executor_seconds)
+            progress.seconds[other_runs.startup_group(self._address)].append(progress.executor_seconds)
         report = self._log_end(stored_keys, sound)
         report = self._finish(report)
         if report.state == "finished":
@@ -154,6 +158,7 @@ class HeldRuns:
 
         Ray's workers use all cores, so the delivery waits until the run is long. The cells of a sweep are many.
         """
+        self.session.clear_advances()
         self.session.begin(self._seconds)
         if self._delivery is None or not self.session.plan.missing(self.session.stored):
             return
@@ -311,11 +316,19 @@ class HeldRuns:
 
     def _start_executor(self) -> Executor:
         execution = self._execution
-        if execution.address != "none":
-            is_local = execution.address in (None, "local")
+        plan = self.session.plan
+        missing_keys = plan.missing(self.session.stored)
+        self._address = address = choose_address(execution, plan, missing_keys, self._seconds)
+        if address not in RAYLESS:
+            is_local = address in (None, "local")
             self.session.step("starting Ray" if is_local else "connecting to Ray and checking its nodes")
         executor = open_executor(
-            execution.address, self._store, execution.gpus, self._data_of_missing_jobs, execution.dashboard
+            address,
+            self._store,
+            execution.gpus,
+            self._data_of_missing_jobs,
+            execution.dashboard,
+            modules_of(plan, missing_keys),
         )
         self.session.ready(executor.slots, executor.pages)
         if execution.dashboard:

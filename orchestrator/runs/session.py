@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.planning.plan import Plan
 from orchestrator.pricing.price import prices_by_group
-from orchestrator.run_folder import other_runs, tables
+from orchestrator.run_folder import advances, other_runs, tables
 from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.notes import Verified, read_verified, record_verified
 from orchestrator.scheduling.driver import Event, Observer
@@ -74,6 +74,7 @@ class Session:
         self._unlogged: dict[str, list[Event]] = {}  # by run
         self._problems: dict[str, str] = {}  # errors from writing to the folders, by what is missing
         self._stored: set[str] = set()
+        self._advances = advances.folder_of(store, name)
         self._stamps: Mapping[str, str] = {}  # stamps of the verified results
         self._published = 0.0
         self._thread = ThreadPoolExecutor(1, "publish")
@@ -131,6 +132,7 @@ class Session:
                 "prices": dict(prices),
                 "trainings": self.plan.trainings(),
                 "trained": self.plan.trainings(self._stored),
+                "advances": None if self._advances is None else str(self._advances),
             }
         )
 
@@ -192,6 +194,8 @@ class Session:
                 self._stored.add(event["key"])
             elif event["event"] == "differs":
                 self.differing.add(event["key"])
+            elif event["event"] == "lost":
+                advances.discard(self._advances, [event["key"]])  # its worker may have died
             self.notify(event)
         idle = self._publishing is None or self._publishing.done()
         if idle and time.monotonic() - self._published > PUBLISH_SECONDS:
@@ -298,6 +302,10 @@ class Session:
         self._log(part, [{"event": event, **keys, "roots": plan.roots}])
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
+
+    def clear_advances(self) -> None:
+        """Remove what workers have reported of running calls. None is running."""
+        advances.clear(self._advances)
 
     def end(self, states: Iterable[tuple[SessionRun, Mapping[str, Any]]]) -> None:
         """Log the end of each run."""

@@ -239,7 +239,7 @@ class Schedule:
         else:
             memory = math.inf
         if not (self.gpus and self._needs_gpu(keys[0])):
-            return Call(self._number, task, items, 0.0, delay, memory=memory)
+            return Call(self._number, task, items, 0.0, delay, memory=memory, group=group)
         gpu_type = self._type(group)
         self.on_gpus += 1
         self._on_type[gpu_type] += 1
@@ -247,7 +247,7 @@ class Schedule:
         self._sent[group] += 1
         sharers = self._packings.packing(group, gpu_type).sharers
         part = gpu_fraction(sharers) * self.gpus_per_job
-        return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
+        return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory, group=group)
 
     def _types(self) -> Mapping[str, int]:
         """Return how many jobs the GPUs of each distinguished type can take. The empty string stands for any type."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from orchestrator.errors import EngramError, SpecError, Unwritable
 from orchestrator.inspection import pages, status
 from orchestrator.inspection.search_results import CUT, FRESH, START, SearchAnswer
-from orchestrator.planning.extras import check_extras
+from orchestrator.planning.extras import RAYLESS, check_extras
 from orchestrator.planning.identity import KEY_FORMAT, run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.cancellation import CANCELLED, Cancellation
@@ -160,8 +160,8 @@ class SearchOutcome:
 
 def check(execution: Execution) -> None:
     """Raise SpecError if a search cannot run with these execution settings."""
-    if execution.address == "none":
-        raise SpecError("address is none; a search needs Ray Tune: give local, auto or HOST:PORT")
+    if execution.address in RAYLESS:
+        raise SpecError(f"address is {execution.address}; a search needs Ray Tune: give local, auto or HOST:PORT")
 
 
 def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> SearchOutcome:

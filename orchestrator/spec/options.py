@@ -112,7 +112,9 @@ class Execution:
 
     address: str | None = _option(
         None,
-        "Where to run jobs: local, auto, HOST:PORT of a Ray cluster, or none (this process). [default: local]",
+        "Where to run jobs: pool (processes on this machine), local (Ray on this machine), auto or HOST:PORT (a Ray "
+        "cluster), or none (this process). [default: pool if the run is expected to take less than a minute and no GPU "
+        "is used, otherwise local]",
         str,
         metavar="ADDRESS",
         variable="RAY_ADDRESS",

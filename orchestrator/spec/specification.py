@@ -21,7 +21,7 @@ from orchestrator.spec.options import GPUS, KEEPS, Execution
 from orchestrator.sqlite_uri import SCHEME, sqlite_path, sqlite_uri
 from tasks.worker.compute_context import STRATEGIES
 
-PLACES = ("none", "local", "auto")  # cluster addresses that are keywords
+PLACES = ("none", "pool", "local", "auto")  # cluster addresses that are keywords
 DEFAULT_CLIENT_PORT = 10001
 # A dotted host name or an IPv6 address. Anything else is rejected before the lookup, which may crash on it.
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"

@@ -28,7 +28,8 @@ from orchestrator.spec.audits import find_once
 from orchestrator.store import open_store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database
-from orchestrator.tracking.server import Entry, Server, Undeliverable, load_without_pandas
+from orchestrator.tracking.server import Server, Undeliverable, load_without_pandas
+from orchestrator.tracking.tracked_run import Entry
 from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 

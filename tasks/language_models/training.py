@@ -37,6 +37,7 @@ from tasks.question_answering.question_sets import SETS, DigitRemoval, Selection
 from tasks.training import dp_sgd
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
+from tasks.worker import compute_context
 
 POOL = 16  # number of minibatches that are jointly sorted by length
 
@@ -265,10 +266,12 @@ class FineTuner:
         for state in self.optimiser.state.values():
             state["step"] = self.steps  # needed after continuing from a state
         with drawn_from(self.config.seed, "dropout", epoch, device=self.model.device):
-            for rows in self._minibatches(self.lengths, epoch):
+            minibatches = self._minibatches(self.lengths, epoch)
+            for taken, rows in enumerate(minibatches, 1):
                 loss, count = self._step(rows, targets)
                 self.tokens += count
                 yield loss
+                compute_context.advance((epoch - 1 + taken / len(minibatches)) / self.config.epochs)
 
     def mean_loss(self, losses: Losses) -> float:
         """Return the mean over the tokens of the latest epoch, or NaN if no question was sampled."""

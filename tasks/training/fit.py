@@ -48,6 +48,7 @@ def fit(
         seconds += time.perf_counter() - start_time
         if after_epoch(epoch, losses) is True:
             break
+        compute_context.advance((epoch + 1 - epochs.start) / len(epochs))
     rate = round((steps - before) / max(seconds, 1e-9), 3)
     continued = {}
     if epochs.start > 1:

@@ -179,6 +179,7 @@ class Trainer:
         self.waited += time.perf_counter() - wait_start
         self.steps += stack.steps_taken
         self._watch(stack, [position for position, outcome in results if not isinstance(outcome, TrainingError)])
+        compute_context.advance(self._networks_trained())
         for position, outcome in results:
             if isinstance(outcome, TrainingError):
                 finished += self._fail(stack.occupant(position).index, outcome)
@@ -186,6 +187,17 @@ class Trainer:
             else:
                 finished += self._leave_if_over(stack, position)
         return finished
+
+    def _networks_trained(self) -> float:
+        """Return how far the members in all stacks are, as a number of members."""
+        networks = 0.0
+        for stack in self.stacks:
+            for position in stack.occupied:
+                slot = stack.occupant(position)
+                first = 0 if slot.member.start is None else len(slot.member.start.history)
+                last = slot.member.until or self.recipe.epochs
+                networks += (len(slot.history) - first) / max(1, last - first)
+        return networks
 
     def _watch(self, stack: Stack, places: Sequence[int]) -> None:
         watch = self.workload.spec.watch

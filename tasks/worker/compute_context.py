@@ -19,6 +19,7 @@ STRATEGIES: tuple[str, ...] = get_args(StrategyName)
 
 Choice = Mapping[str, Any]  # JSON values
 Settle = Callable[[str, Callable[[], Choice]], Choice]
+Advance = Callable[[float], None]
 
 
 def here() -> Settle:
@@ -33,12 +34,17 @@ def here() -> Settle:
     return settle
 
 
+def ignore(_networks: float) -> None:
+    """Report to nobody how far a call's trainings are."""
+
+
 @dataclass(frozen=True)
 class ComputeContext(Ranged):
     """The choices for a computation.
 
     `settle(name, choose)` returns the earlier choice with this name, or makes it with `choose()` and stores it. A whole
-    run therefore has one choice per name, however many processes and resumptions it has.
+    run therefore has one choice per name, however many processes and resumptions it has. `advance` receives how far the
+    trainings in progress are, as a number of networks.
     """
 
     way: StrategyName = "auto"  # how models are trained; auto is the fastest way here
@@ -48,6 +54,7 @@ class ComputeContext(Ranged):
     sharers: Annotated[int, AtLeast(1)] = 1  # concurrent calls on this device, which share its memory
     settle: Settle = field(default_factory=here)
     gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be spread over several GPUs
+    advance: Advance = ignore
 
 
 @dataclass
@@ -75,6 +82,14 @@ def current_context() -> ComputeContext:
     """Return the current compute context."""
     call = _call.get()
     return _ALONE if call is None else call.context
+
+
+def advance(networks: float) -> None:
+    """Report how far the trainings in progress are: two that are half done count as one network.
+
+    Jobs whose results were returned do not count. Called often, such as after every step, so it must be fast.
+    """
+    current_context().advance(networks)
 
 
 def note(**facts: Any) -> None:

@@ -26,8 +26,8 @@ from tasks.contract.job import Job
 from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
-from tests.orchestrator.executors.test_executors import drain
-from tests.orchestrator.executors.test_ray import driven, most_at_once, outcomes, wanted_gpus
+from tests.orchestrator.executors.test_executors import drain, outcomes
+from tests.orchestrator.executors.test_ray import driven, most_at_once, wanted_gpus
 from tests.support.waiting import wait_until
 
 GB = 2**30

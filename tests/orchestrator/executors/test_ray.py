@@ -28,7 +28,7 @@ from ray.autoscaler.v2.sdk import get_cluster_resource_state
 from ray.core.generated.autoscaler_pb2 import AutoscalingState, ResourceRequest
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors.calls import Done, Finished, Lost
+from orchestrator.executors.calls import Done, Lost
 from orchestrator.executors.gpu_packing import SHARERS, gpu_fraction
 from orchestrator.executors.ray import ROOT, RayExecutor
 from orchestrator.planning.plan import Plan
@@ -38,7 +38,7 @@ from orchestrator.store import Store, open_store
 from tasks.contract.job import Job
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
-from tests.orchestrator.executors.test_executors import drain
+from tests.orchestrator.executors.test_executors import drain, outcomes
 
 
 @pytest.fixture
@@ -51,13 +51,6 @@ def executor(ray_cluster: Any, store: Store) -> Iterator[RayExecutor]:
     opened = RayExecutor(store.location, address=ray_cluster.address)
     yield opened
     opened.close()
-
-
-def outcomes(finished: list[Finished]) -> list[Any]:
-    result = []
-    for finished_call in finished:
-        result.extend(finished_call.outcomes)
-    return result
 
 
 def test_sigterm_while_connecting_counts_as_interrupt(
@@ -100,41 +93,6 @@ def test_sigterm_handler_stays_after_connecting(ray_cluster: Any, store: Store) 
         assert int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1  # otherwise it would end the process
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_dying_worker_loses_only_its_own_call(executor: RayExecutor) -> None:
-    executor.submit(call("die", 1.0, 2.0, first=1))
-    executor.submit(call("double", 1.0, first=3))
-    by_key = {outcome.key: outcome for outcome in outcomes(drain(executor, 2))}
-    assert Lost(key_of(1), "its worker process died", died=True) == by_key[key_of(1)]
-    assert Lost(key_of(2), "its worker process died", died=True) == by_key[key_of(2)]
-    assert isinstance(by_key[key_of(3)], Done)
-
-
-def test_worker_with_broken_device_is_replaced(executor: RayExecutor) -> None:
-    executor.submit(call("break_the_device", 1.0, first=1))
-    assert [Lost(key_of(1), "its worker process died", died=True)] == outcomes(drain(executor, 1))
-
-
-def test_workers_have_one_thread_and_driver_settings(
-    ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ENGRAM_DATA", "/somewhere")
-    handler = signal.getsignal(signal.SIGTERM)
-    executor = RayExecutor(store.location, address=ray_cluster.address)
-    try:
-        assert handler is signal.getsignal(signal.SIGTERM)
-        executor.submit(call("surroundings", 1.0))
-        drain(executor, 1)
-    finally:
-        executor.close()
-    (row,) = store.read(key_of(1)).to_pylist()
-    assert row["pid"] != os.getpid()
-    assert [line for line in row["environment"] if line.startswith(("ENGRAM_DATA", "MKL_NUM", "OMP_NUM"))] == [
-        "ENGRAM_DATA=/somewhere",
-        "MKL_NUM_THREADS=1",
-        "OMP_NUM_THREADS=1",
-    ]
 
 
 def test_lost_node_is_not_its_jobs_fault(
@@ -181,40 +139,6 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
     opened.close()
 
 
-def test_halted_executor_finishes_only_running_calls(holding: RayExecutor, tmp_path: Path) -> None:
-    holding.halt()
-    wait_until(lambda: list(holding.wait(0.1)) == [] and holding.pending == 2)
-    (tmp_path / "go").touch()
-    finished = outcomes(drain(holding, 2))
-    assert [Done, Done] == [type(outcome) for outcome in finished]
-    assert {f"began-{int(outcome.key, 16)}" for outcome in finished} == {path.name for path in tmp_path.glob("began-*")}
-    assert holding.pending == 0
-
-
-@pytest.mark.parametrize("is_private", [True, False])
-def test_ended_call_is_lost_and_others_continue(
-    holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_private: bool
-) -> None:
-    monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "_is_private", is_private)  # whether others may be using the cluster
-    (first_call, seconds), (second_call, _) = holding.running()
-    assert first_call.number == 1
-    assert second_call.number == 2
-    assert seconds >= 0.0
-    lost_outcomes: list[Any] = []
-
-    def lost() -> bool:
-        holding.end(first_call, "it was ended")
-        lost_outcomes.extend(outcomes(list(holding.wait(0.1))))
-        return bool(lost_outcomes)
-
-    wait_until(lost)
-    assert [Lost(key_of(1), "it was ended", died=True)] == lost_outcomes
-    assert [running_call.number for running_call, _ in holding.running()] == [2, 3]
-    (tmp_path / "go").touch()
-    assert [Done] * 3 == [type(outcome) for outcome in outcomes(drain(holding, 3))]
-
-
 def test_ended_call_that_had_not_begun_is_resent(holding: RayExecutor, tmp_path: Path) -> None:
     holding._cpu_count = 4  # as if other users occupied two
     third = holding.running()[2][0]
@@ -233,29 +157,6 @@ def test_call_whose_worker_ignores_ending_is_dropped(holding: RayExecutor, monke
     holding.end(one, "it was ended")
     assert [Lost(key_of(1), "it was ended", died=True)] == outcomes(list(holding.wait(0.0)))
     monkeypatch.undo()
-
-
-def test_hanging_job_is_ended_resent_and_finally_fails(
-    ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr("orchestrator.scheduling.driver.POLL", 0.05)
-    monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
-    plan = Plan.from_roots({"summary": Job(jobs.until, jobs.Number(7))})
-    executor = RayExecutor(store.location, address=ray_cluster.address)
-    events: list[Mapping[str, Any]] = []
-    driver = Driver(store, lambda: executor, events.extend, Stop(), together=1, timeout=1.0)
-    try:
-        driver.drive(plan, set())
-    finally:
-        driver.close()
-    (hung,) = plan.roots["summary"]
-    assert (
-        driver.progress.failed[hung].error
-        == "its worker died 3 times; the last time: it was ended after 1 s, its time limit"
-    )
-    causes = [event["cause"] for event in events if event["event"] == "lost"]
-    assert sum("it was ended after 1 s" in cause for cause in causes) == 3, causes  # a worker may die while it starts
 
 
 def test_wrong_token_is_reported_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_shared_jobs_are_counted_once(tmp_path: Path) -> None:
 def test_slots_are_processors_unless_address_is_none(
     monkeypatch: pytest.MonkeyPatch, address: str | None, slots: int, gpus: int
 ) -> None:
-    monkeypatch.setattr(preview.os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
     monkeypatch.setattr(preview.environment, "count_gpus", lambda: 4)
     assert slots == preview.slots_at(address)
     assert gpus == preview.gpus_at(address)

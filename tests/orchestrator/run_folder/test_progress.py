@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.run_folder import advances
 from orchestrator.run_folder.progress import RunProgress, TimeLeft
+from orchestrator.store import Store
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 
@@ -175,6 +177,28 @@ def test_phase_follows_steps_trainings_and_measures() -> None:
         phases.append(tally.phase)
     assert phases[:6] == ["reading data", "planning", "planning", "starting Ray", "training 2/4", "training 3/4"]
     assert phases[6:] == ["measures", "measures", *["checking stored results"] * 2, "writing the report"]
+
+
+def test_running_trainings_count_by_their_epochs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advances, "SECONDS", 0.0)
+    tally = RunProgress(Clock())
+    folder = advances.folder_of(store, "a-1")
+    kinds = {"net.train/1": (2, None), "net.train/2": (2, 1.0)}
+    tally.take(PLANNED | {"trainings": 4, "kinds": kinds, "advances": str(folder)})
+    tally.take({"event": "ready", "slots": 1})
+    assert tally.phase == "training 0/4"
+    assert tally.seconds_left == 2.0
+    writer = advances.AdvanceWriter(store, "a-1", "net.train/1", "k" * 64)
+    monkeypatch.setattr(writer, "_begin_time", writer._begin_time - 30.0)
+    writer.write(0.2)
+    writer.stored += 1
+    writer.write(0.5)
+    assert tally.phase == "training 0/4 (38%)"
+    assert tally.seconds_left == pytest.approx(2.0 + 0.5 * 20.0, rel=0.1)  # 1.5 networks took 30 s
+    writer.close()
+    assert tally.phase == "training 0/4"
+    advances.clear(folder)
+    assert tally.networks_in_progress == 0.0
 
 
 def test_event_times_count_not_reading_times() -> None:
