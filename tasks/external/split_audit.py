@@ -48,7 +48,7 @@ SCORES = pa.schema(
         ("member", pa.bool_()),
         ("label", pa.int64()),
         ("log_p", pa.float64()),  # of the label by the model, in nats
-        ("correct", pa.bool_()),  # whether the model labels the record correctly
+        ("correct", pa.bool_()),  # whether the model labels the record correctly; null if unknown
         ("sets_threshold", pa.bool_()),  # one half of the non-members, at random; null for members
         ("half", pa.int64()),  # half of the blind control that evaluates the record, 0 or 1; null outside its sample
         *((f"blind_{name}", pa.float64()) for name in CLASSIFIERS),  # P(member) without the model; null likewise
