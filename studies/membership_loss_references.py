@@ -52,9 +52,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import RecordSet
-from tasks.external.audited_model import score_labels
+from tasks.external.audited_model import Scores, score_labels
 from tasks.external.outputs import log_softmax
-from tasks.external.split_audit import BLIND_LEVEL, evaluate, score_table
+from tasks.external.split_audit import BLIND_LEVEL, SCORES, evaluate, score_table
 from tasks.numerics import seeds, statistics
 from tasks.training.members import Member, Spec
 from tasks.training.recipe import Recipe
@@ -93,6 +93,7 @@ class Split:
         return np.concatenate([self.members, self.non_members])
 
 
+Shift = Callable[[RecordSet], RecordSet]
 TrainingSet = Callable[[Pool, Split], RecordSet]
 
 
@@ -129,7 +130,7 @@ class Case:
     training_set: TrainingSet
     is_null: bool = False  # whether all audits of a pool share the model
     recipe: Recipe = RECIPE
-    shift: Callable[[RecordSet], RecordSet] = keep
+    shift: Shift = keep
     change: Callable[[Array, np.random.Generator], Array] = unchanged
     share_of_runs: float = 0.25
 
@@ -244,19 +245,36 @@ def model_of(case: Case, pool: Pool, split: Split) -> Any:
     return train(records, [np.arange(len(records.labels))], case.recipe, [seeds.derive(split.seed, case.name)])[0]
 
 
+BLIND: dict[tuple[int, int, Shift], pa.Table] = {}  # by pool, seed of the split, and shift
+
+
+def blind_table(pool: Pool, split: Split, shift: Shift) -> pa.Table:
+    """Return the scores of both sets without a model (SCORES), which all cases share."""
+    key = pool.number, split.seed, shift
+    if key not in BLIND:
+        sets = (pool.records.select(split.members), shift(pool.records.select(split.non_members)))
+        unknown = [Scores(np.full(len(records.labels), np.nan), None) for records in sets]
+        BLIND[key] = score_table((unknown[0], unknown[1]), sets, split.seed)
+    return BLIND[key]
+
+
 def score(case: Case, pool: Pool, split: Split, non_members: RecordSet) -> pa.Table:
     """Return the scores of both sets (SCORES)."""
     weights = model_of(case, pool, split)
     stream = seeds.generator(split.seed, "changes")
-    sets = (pool.records.select(split.members), non_members)
     scores = []
-    for records in sets:
+    for records in (pool.records.select(split.members), non_members):
         outputs = case.change(evaluate_models([weights], records)[0], stream)
         scores.append(score_labels(log_softmax(outputs), records.labels))
-    return score_table((scores[0], scores[1]), sets, split.seed)
+    columns = {"log_p": pa.array(np.concatenate([part.log_p for part in scores]))}
+    columns["correct"] = pa.array(np.concatenate([part.correct for part in scores]))
+    table = blind_table(pool, split, case.shift)
+    for name, values in columns.items():
+        table = table.set_column(SCORES.get_field_index(name), name, values)
+    return table
 
 
-def compare(case: Case, pool: Pool, split: Split, non_members: RecordSet, scores: pa.Table) -> pa.Table:
+def compare_with_references(case: Case, pool: Pool, split: Split, non_members: RecordSet, scores: pa.Table) -> pa.Table:
     """Return the scores compared with references (CALIBRATED)."""
     if case.shift is keep:
         phi = pool.phi[:, split.rows]
@@ -283,7 +301,7 @@ def audit(case: Case, pool: Pool, number: int, count: Count) -> None:
     if evaluate(scores).blind_p <= BLIND_LEVEL:  # decides before the references
         count.compared["not assessable"] += 1
         return
-    calibrated = compare(case, pool, split, non_members, scores)
+    calibrated = compare_with_references(case, pool, split, non_members, scores)
     config = Membership(LossAttack(references=REFERENCES))
     count.compared[verdict(config, summary(About(), [calibrated, scores])).answer] += 1
     found = np.flatnonzero(np.asarray(calibrated["found"].fill_null(False)))

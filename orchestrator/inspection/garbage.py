@@ -44,7 +44,7 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
     recordings = _settled_recordings(store)
     needed_keys = set()
-    needed_recordings = set()
+    needed_recordings: set[str] = set()
     for journal in status.journals(store).values():
         needed_recordings.update(_needed_recordings(journal))
         for key in _needed_keys(journal):

@@ -119,11 +119,11 @@ def _match_ids(table: Sent, data: tuple[Dataset, Dataset], sets: tuple[RecordSet
             if record in id_of:
                 raise ValueError(f"{table.name} has two rows for one image, {id_of[record]!r} and {image!r}")
             id_of[record] = image
-    missing = [record for record in range(len(names)) if record not in id_of]
+    missing = [_shorten(name) for record, name in enumerate(names) if record not in id_of]
     if missing:
         raise ValueError(
-            f"{table.name} has no row for {_shorten(names[missing[0]])}; {len(missing):,} of {len(names):,} images "
-            "are missing in its column image"
+            f"{table.name} has no row for {min(missing)}; {len(missing):,} of {len(names):,} images are missing in its "
+            "column image"
         )
     return [id_of[record] for record in range(len(names))]
 

@@ -89,7 +89,7 @@ def roc(table: pa.Table, calibrated: pa.Table) -> Figure | None:
         f"Share of the {members:,} members (vertical) and of the non-members (horizontal) that the model {better}. "
         "Shade: exact 95 % intervals over members, at each threshold. Dashed: a model that does not know its training "
         "data.",
-        f"True-positive rate {'; '.join(described)}.",
+        f"True-positive rate{',' if len(curves) > 1 else ''} {'; '.join(described)}.",
         PANEL + 0.7 + (legend.height(len(entries), 2) if entries else 0.0),
         [panel],
         entries,

@@ -20,7 +20,7 @@ from tasks.worker.files import File
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
-    from tasks.external.audit_inputs import RecordSet
+    from tasks.external.audit_inputs import Array, RecordSet
 
 RECORDED = pa.schema(
     [
@@ -125,7 +125,7 @@ def record_images(inside: RecordSet, outside: RecordSet) -> pa.Table:
     )
 
 
-def _as_pixels(records: np.ndarray) -> Pixels:
+def _as_pixels(records: Array) -> Pixels:
     """Convert records of any shape to bytes (n, h, w, 1 or 3). Records other than images become one row of pixels."""
     from tasks.external.audit_inputs import BYTE, is_bytes
 

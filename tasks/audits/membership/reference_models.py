@@ -22,7 +22,7 @@ import pyarrow as pa
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.record_pairs import RecordPair, pair_of, read_pair
-from tasks.audits.membership.trainings import log_odds
+from tasks.audits.membership.trainings import Mask, log_odds
 from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.images import Images
@@ -127,9 +127,11 @@ def train_many(
             yield index, score_records(architecture, weights, images, _is_inside(configs[index], images))
 
 
-def _is_inside(config: Reference, images: Images) -> np.ndarray:
+def _is_inside(config: Reference, images: Images) -> Mask:
     """Return whether the model is trained on each record, (records,)."""
-    return draw_balanced_members(len(images.train_labels), config.models, config.design)[config.number]
+    halves = draw_balanced_members(len(images.train_labels), config.models, config.design)
+    is_inside: Mask = halves[config.number]
+    return is_inside
 
 
 def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Reference]) -> Iterator[Outcome]:
@@ -149,7 +151,7 @@ def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Ref
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-def score_records(architecture: Architecture, weights: Weights, images: Images, is_inside: np.ndarray) -> pa.Table:
+def score_records(architecture: Architecture, weights: Weights, images: Images, is_inside: Mask) -> pa.Table:
     """Score all records in evaluation mode (REFERENCE)."""
     from tasks.models.inference import logits
 

@@ -163,7 +163,7 @@ def test_references_of_objects_in_memory_read_recorded_images(folder: Path) -> N
     sets = [(stream.random((20, 1, SIDE, SIDE), np.float32), stream.integers(0, CLASSES, 20)) for _ in range(2)]
     options: dict[str, Any] = {"store": folder / "store", "mlflow": "off", "report": False, "address": "none"}
     run = api.audit(Fixed(), *sets, references=4, network="mlp1", epochs=1, **options)
-    assert run.jobs == {"planned": 10, "stored": 10, "done": 10, "failed": 0}
+    assert run.jobs == {"planned": 9, "stored": 9, "done": 9, "failed": 0}
     assert run.table("loss_calibrated").num_rows == 40
     with pytest.raises(api.SpecError, match="a model in memory does not say how to build an untrained one"):
         api.audit(Fixed(), *sets, references=4, **options)
@@ -196,7 +196,8 @@ def test_unneeded_recordings_are_garbage(folder: Path) -> None:
 
 
 def test_table_of_outputs_takes_the_place_of_a_model(folder: Path, engram: Here) -> None:
-    names = [path.relative_to(folder).as_posix() for path in sorted(folder.glob("[mo][it][nh]*/*/*.png"))]
+    paths = [path for name in ("mine", "others") for path in sorted((folder / name).rglob("*.png"))]
+    names = [path.relative_to(folder).as_posix() for path in paths]
     lines = [f"{name},{number / len(names)}" for number, name in enumerate(names)]
     (folder / "outputs.csv").write_text("\n".join(["image,loss", *lines]) + "\n")
     run = api.open(engram.json("audit", "outputs.csv", "mine", "others")["run"], folder / "engram-store")

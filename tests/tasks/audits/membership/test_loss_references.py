@@ -16,7 +16,7 @@ from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.loss_config import LossAttack, Recording, TrainedExample
 from tasks.audits.membership.loss_scores import score_job
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.calibrated import CALIBRATED, calibrate, log_odds_of
+from tasks.audits.membership.measures.calibrated import CALIBRATED, calibrate, match_references
 from tasks.audits.membership.record_pairs import RECORDED, RecordedPair, read_pair, record_images
 from tasks.audits.membership.reference_models import REFERENCE, read_images, reference_jobs, train_reference
 from tasks.contract.job import NoSettings
@@ -106,7 +106,7 @@ def test_found_members_are_seldom_false_alarms() -> None:
     for seed in range(40):
         scores, *references = simulate(0.0, seed)
         seen = np.arange(2 * EACH) < EACH // 2
-        odds = 0.5 * log_odds_of(scores["log_p"].to_numpy()) + 8 * seen + 3
+        odds = 0.5 * scores["log_p"].to_numpy() + 8 * seen + 3
         scores = scores.set_column(3, "log_p", pa.array(-np.logaddexp(0.0, -odds)))
         calibrated = calibrate(NoSettings(), [scores, *references])
         found = np.flatnonzero(np.asarray(calibrated["found"].fill_null(False)))
@@ -122,9 +122,10 @@ def test_missing_references_leave_no_scores() -> None:
     assert calibrate(NoSettings(), [scores, *references[1:]]).num_rows == 2 * EACH
 
 
-def test_log_odds_stay_finite_at_probability_one() -> None:
-    odds = log_odds_of(np.log([0.25, 0.5, 1.0]))
-    assert odds.tolist() == pytest.approx([np.log(1 / 3), 0.0, 53 * np.log(2)])
+def test_log_odds_are_those_of_references_at_the_same_rank() -> None:
+    phi = np.array([[3.0, 1.0, 2.0, 0.0], [30.0, 20.0, 10.0, 0.0]])
+    matched = match_references(np.array([-5.0, -9.0, 0.0, -5.0]), phi)
+    assert matched.tolist() == [8.25, 0.0, 16.5, 8.25]  # equal scores share ranks 2 and 3
 
 
 def test_figures_show_both_curves_and_the_ratio(golden: Golden) -> None:
@@ -161,7 +162,7 @@ def test_run_compares_with_references(tmp_path: Path) -> None:
     run = orchestrator.run("membership", store=tmp_path, address="none", mlflow="off", **fields)
     assert run.verdict is not None
     assert run.verdict.answer in ("undecided", "distinguishable", "not assessable")
-    assert run.table("loss_calibrated").schema.equals(CALIBRATED)
+    assert run.table("loss_calibrated").column_names == ["run", *CALIBRATED.names]
     assert run.table("loss_calibrated")["position"].equals(run.table("loss_scores")["position"])
     found = first_row(index_rows(run.summary), "members found")
     assert found is not None
@@ -193,7 +194,7 @@ def test_recorded_images_are_read_back(tmp_path: Path) -> None:
 
 
 def test_references_need_recorded_images() -> None:
-    with pytest.raises(ValueError, match="is a recording without images; pass loss.images=FILE"):
+    with pytest.raises(ValueError, match=r"is a recording without images; pass loss\.images=FILE"):
         LossAttack(Recording(File("scores.parquet")), references=4)
 
 
