@@ -14,7 +14,7 @@ from tasks.contract.answering import Answering, Null
 from tasks.contract.certificate import NO_CONCLUSION_YET
 from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Row, p_in_words
+from tasks.contract.summaries import area_with_interval, p_in_words
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import DISTINGUISHABLE, NOT_ASSESSABLE
 
@@ -31,30 +31,27 @@ def is_control_run(config: Membership) -> bool:
     return isinstance(question.source, TrainedExample) and question.source.is_null
 
 
-def _format_area(area: Row) -> str:
-    return f"{area['estimate']:.3f} (95 % interval {area['low']:.3f} to {area['high']:.3f})"
-
-
 def describe_loss(_config: Membership, evidence: LossEvidence) -> str:
     """Describe the area under the curve of the attack, that of the blind control, and the members found."""
     sets = f"{evidence.members:,} members and {evidence.non_members:,} non-members"
     blind = f"chance is 0.5, and classifiers without the model reach {evidence.blind['estimate']:.3f}"
     found = evidence.found_members
     if evidence.loss_area is None or found is None:
-        return f"the model's loss on {sets} has an area under the curve of {_format_area(evidence.area)}; {blind}"
+        return f"the model's loss on {sets} has an area under the curve of {area_with_interval(evidence.area)}; {blind}"
     return (
         f"the model's loss on {sets}, compared with {evidence.references} reference models, has an area under the "
-        f"curve of {_format_area(evidence.area)}; the loss alone has {evidence.loss_area['estimate']:.3f}, {blind}. "
-        f"For {found['estimate']:,.0f} of the {found['n']:,} members, one can tell that the model saw them (false "
-        f"discovery rate at most {100 * LEVEL:g} %)"
+        f"curve of {area_with_interval(evidence.area)}; the loss alone has {evidence.loss_area['estimate']:.3f}, "
+        f"{blind}. For {found['estimate']:,.0f} of the {found['n']:,} members, one can tell that the model saw them "
+        f"(false discovery rate at most {100 * LEVEL:g} %)"
     )
 
 
 def _describe_sets(_config: Membership, evidence: LossEvidence) -> str:
     return (
         f"the {evidence.members:,} members and the {evidence.non_members:,} non-members can be distinguished without "
-        f"the model (area under the curve {_format_area(evidence.blind)}; {p_in_words(evidence.blind['p_value'])} if "
-        "both come from one source), so a difference in the loss shows nothing about training"
+        f"the model (area under the curve {area_with_interval(evidence.blind)}; "
+        f"{p_in_words(evidence.blind['p_value'])} if both come from one source), so a difference in "
+        "the loss shows nothing about training"
     )
 
 

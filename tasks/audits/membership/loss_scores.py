@@ -76,7 +76,7 @@ def score_job(config: Membership) -> Job:
             return Job(score_example, ScoredExample(halves.members, halves.non_members, seed), (model,))
 
 
-@task(version=1, name="membership.loss_of_file")
+@task(version=2, name="membership.loss_of_file")
 def score_file(config: ScoredFile, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Score the images of both sets with the model file and without it (SCORES).
 
@@ -106,7 +106,7 @@ def check_outputs(source: OutputsAndSets) -> None:
         read_scores(source.outputs, (source.members, source.non_members), sets)
 
 
-@task(version=1, name="membership.loss_of_outputs")
+@task(version=2, name="membership.loss_of_outputs")
 def score_outputs(config: ScoredOutputs, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Read the scores of both sets from a table of outputs, and score them without the model (SCORES).
 
@@ -120,7 +120,7 @@ def score_outputs(config: ScoredOutputs, inputs: Inputs) -> pa.Table:  # noqa: A
     return score_table(scores, sets, config.seed)
 
 
-@task(version=1, name="membership.loss_of_example")
+@task(version=2, name="membership.loss_of_example")
 def score_example(config: ScoredExample, inputs: Inputs) -> pa.Table:
     """Score both parts with the model that was trained here, and without it (SCORES)."""
     from tasks.external.audited_model import score_labels
