@@ -3,18 +3,20 @@
     engram audit model.pt members/ others/
     engram.audit(model, (member_images, member_labels), (other_images, other_labels))
 
-A model file and two data sets become a specification of `membership`: its loss (`question=loss`) or, with reference
-models, its ranks among them (`question=given`). Objects in memory are scored here, and the run reads the recorded
-scores.
+A model file, or a table of its outputs, and two data sets become a specification of `membership` about its loss
+(`question=loss`). Objects in memory are scored here, and the run reads the recorded scores.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import SpecError
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
 AUDIT = "membership"
 EXAMPLE = "example"
 RECORDINGS = "recordings"  # folder in a local store
-REFERENCES = 64  # reference models that the next step recommends
+NAME_DIGITS = 16  # first digits of the digest of a recording, which name its file
+TABLES = (".csv", ".parquet")  # tables of outputs
+REFERENCES = 16  # reference models that the next step recommends
 
 
 @dataclass(frozen=True)
 class ModelAndFolders:
-    """A model file and the names or paths of its members and of other data.
+    """A model file, or a table of its outputs, and the names or paths of its members and of other data.
 
     `size` is the size of the images, HEIGHTxWIDTH. None: that of the images, or the one that the model takes.
     """
@@ -44,8 +48,14 @@ class ModelAndFolders:
     others: str
     size: str | None = None
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the model is a table of its outputs."""
+        return Path(self.model).suffix.lower() in TABLES
+
+    @cached_property
     def file(self) -> ModelFile:
-        """Return the model file. Raises SpecError if its name is invalid."""
+        """The model file. Raises SpecError if its name is invalid."""
         from tasks.external.model_file import ModelFile
 
         try:
@@ -53,22 +63,24 @@ class ModelAndFolders:
         except ValueError as error:
             raise SpecError(str(error)) from None
 
+    @cached_property
     def datasets(self) -> tuple[str, str]:
-        """Return the names of both data sets, with a size that the model takes. Raises SpecError if there is none."""
+        """The names of both data sets, with a size that the model takes. Raises SpecError if there is none."""
         from tasks.datasets.dataset import DatasetError
         from tasks.external.audit_inputs import name_dataset
         from tasks.external.input_shape import fit_dataset
         from tasks.external.model_file import Interface
         from tasks.worker.files import FileError
 
-        file = self.file()
         names = []
         try:
             for path, role in ((self.members, "members"), (self.others, "others")):
                 name = name_dataset(path, role)
                 if self.size is not None:
                     name = f"{name}#{self.size}"
-                names.append(fit_dataset(name, file, Interface()))
+                if not self.is_table:
+                    name = fit_dataset(name, self.file, Interface())
+                names.append(name)
         except (DatasetError, FileError, ValueError) as error:
             raise SpecError(" ".join(str(error).split())) from None
         members, others = names
@@ -78,45 +90,46 @@ class ModelAndFolders:
 def file_spec(
     files: ModelAndFolders, fields: Mapping[str, Any], references: int | None = None, network: str | None = None
 ) -> Spec:
-    """Return the specification of an audit of a model file. Raises SpecError if an argument is invalid.
+    """Return the specification of an audit of a model file or table. Raises SpecError if an argument is invalid.
 
-    It has the loss of the model or, with `references`, ranks among this number of models of the `network`.
+    With `references`, the loss is compared with this number of reference models of the `network`.
     """
-    if references is None:
-        question = {"question": "loss"}
-        sets = "question.source"
+    compared = {}
+    if references is not None:
+        compared = reference_fields(references, network or network_of(files), files.model)
+    members, others = files.datasets
+    question = {"question": "loss"}
+    if files.is_table:
+        question |= {"question.source": "table", "question.source.outputs": files.model}
     else:
-        question = {"question": "given", "question.records": "sets", "question.models": str(references)}
-        question["training.network"] = _reference_network(files.file(), network)
-        sets = "question.records"
-    members, others = files.datasets()
-    question |= {"question.source": "file", "question.source.model": files.model}
-    question |= {f"{sets}.members": members, f"{sets}.non_members": others}
-    return Spec(AUDIT, None, {**question, **fields})
+        question |= {"question.source": "file", "question.source.model": files.model}
+    question |= {"question.source.members": members, "question.source.non_members": others}
+    return Spec(AUDIT, None, {**question, **compared, **fields})
 
 
-def _reference_network(model: ModelFile, network: str | None) -> str:
-    """Return the network of the reference models: the given one, or that of the model's factory."""
-    if network is not None:
-        return network
-    known = network_of(model)
-    if known is None:
+def reference_fields(references: int, network: str | None, model: str) -> dict[str, str]:
+    """Return the fields that train reference models. Raises SpecError if the network is unknown."""
+    if network is None:
         raise SpecError(
-            f"--references trains networks like that of {model.named().name}, whose file does not say how to build "
-            "an untrained one; give it as --network package.module:function"
+            f"--references trains networks for comparison, and {model} does not say how to build an untrained one; "
+            "give it as --network package.module:function, or a built-in one such as --network cnn1"
         )
-    return known
+    return {"question.references": str(references), "training.network": network}
 
 
-def network_of(model: ModelFile) -> str | None:
+def network_of(files: ModelAndFolders) -> str | None:
     """Return the network that a model file names, as a network to train, or None if it names none."""
-    return None if model.factory is None else str(model.factory)
+    if files.is_table or files.file.factory is None:
+        return None
+    return str(files.file.factory)
 
 
-def recording_spec(recording: Path) -> Spec:
+def recording_spec(recording: Recording, fields: Mapping[str, Any]) -> Spec:
     """Return the specification of an audit of recorded scores."""
-    fields = {"question": "loss", "question.source": "recording", "question.source.recording": str(recording)}
-    return Spec(AUDIT, None, fields)
+    source = {"question.source": "recording", "question.source.recording": str(recording.scores)}
+    if recording.images is not None:
+        source["question.source.images"] = str(recording.images)
+    return Spec(AUDIT, None, {"question": "loss", **source, **fields})
 
 
 def example_spec() -> Spec:
@@ -128,51 +141,63 @@ def describe_stronger(files: ModelAndFolders | None, time: str = "") -> str:
     """Return a line on stronger evidence, its command and its cost, if known. `files` is None for the example."""
     words = ["MODEL", "MEMBERS", "OTHERS"] if files is None else [files.model, files.members, files.others]
     network = ""
-    if files is None or network_of(files.file()) is None:
+    if files is None or network_of(files) is None:
         network = " --network package.module:function"
     cost = f" ({time} here)" if time else ""
     return (
         f"Stronger evidence: engram audit {shlex.join(words)} --references {REFERENCES}{network} trains "
-        f"{REFERENCES} models like this one{cost} and gives each record an exact p-value."
+        f"{REFERENCES} reference models{cost} and gives each record an exact p-value."
     )
 
 
-def record(
-    model: Any, members: Any, non_members: Any, store: Store, *, batch: int, seed: int
-) -> tuple[Path, tuple[str, ...]]:
-    """Score objects in memory, and write the scores to a Parquet file (`tasks.external.split_audit.SCORES`).
+@dataclass(frozen=True)
+class Recording:
+    """The recorded scores of a model in memory, and the images of both sets if references are trained on them."""
 
-    The file is in the store, or in a temporary folder if the store is remote. Its name is the digest of its content, so
-    that equal scores are one file. Also returns notes on how the records were converted.
+    scores: Path
+    images: Path | None
+    notes: tuple[str, ...]  # on how the records were converted
+
+
+@contextmanager
+def record(
+    model: Any, members: Any, non_members: Any, store: Store, *, batch: int, seed: int, has_references: bool
+) -> Iterator[Recording]:
+    """Score objects in memory, and write Parquet files of the scores and, for references, of the images.
+
+    The files (`tasks.external.split_audit.SCORES` and `tasks.audits.membership.record_pairs.RECORDED`) are in the
+    store or, if it is remote, in a temporary folder that is removed at the end of the block. Names are digests of their
+    contents, so that equal recordings are one file.
 
     Raises ValueError if the records cannot be read or the model cannot be evaluated.
     """
+    from orchestrator.store import local_path
+    from tasks.audits.membership.record_pairs import record_images
     from tasks.external.audit_inputs import read_sets
     from tasks.external.split_audit import score_sets
 
     inside, outside = read_sets(members, non_members)
     scores, notes = score_sets(inside, outside, model, batch, seed)
-    return _write(scores, store), notes
+    location = local_path(store.location)
+    with ExitStack() as stack:
+        if location is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="engram-")))
+        else:
+            folder = location / RECORDINGS
+            folder.mkdir(exist_ok=True)
+        images = _write(record_images(inside, outside), folder) if has_references else None
+        yield Recording(_write(scores, folder), images, notes)
 
 
-def _write(scores: pa.Table, store: Store) -> Path:
-    import tempfile
-
+def _write(table: pa.Table, folder: Path) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from orchestrator.store import local_path
     from orchestrator.store.atomic_write import replace
 
     sink = pa.BufferOutputStream()
-    pq.write_table(scores, sink)
+    pq.write_table(table, sink)
     content = sink.getvalue().to_pybytes()
-    location = local_path(store.location)
-    if location is None:
-        folder = Path(tempfile.mkdtemp(prefix="engram-"))
-    else:
-        folder = location / RECORDINGS
-        folder.mkdir(exist_ok=True)
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.parquet"
     replace(folder, path, content)
     return path

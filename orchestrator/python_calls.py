@@ -137,13 +137,15 @@ def audit(
     Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
     channels first; the report's `note` describes this. Copies within a set count once.
 
-    If all three are paths or names, `size` is the size of the images, such as `224x224` (default: that of the images,
-    or the one that the model takes), and `references` trains this number of models of the `network` for comparison, on
-    random halves of the members, which gives each record an exact p-value.
+    If all three are paths or names, `model` may be a table of outputs (.csv, .parquet), and `size` is the size of the
+    images, such as `224x224` (default: that of the images, or the one that the model takes).
 
-    The answer is *distinguishable*, *undecided* or *not assessable* and, with `references`, *memorised*, *not detected*
-    or *undecided*. The remaining keywords are the options of `engram run` and, for files, fields of `membership`.
-    Without `references`, the audit runs in this process.
+    `references` compares the model's loss with this number of reference models of the `network`, each trained on a
+    random half of both sets together. The attack is then stronger, and each record gets an exact p-value. For objects
+    in memory, the store then keeps the records as well.
+
+    The answer is *distinguishable*, *undecided* or *not assessable*. The remaining keywords are the options of `engram
+    run` and fields of `membership`, such as `epochs`. Without `references`, the audit runs in this process.
 
     Raises ValueError if objects in memory cannot be read or evaluated, and otherwise EngramError, or its subclass
     SpecError for invalid arguments.
@@ -161,13 +163,22 @@ def audit(
         files = model_audit.ModelAndFolders(model_path, member_path, other_path, size)
         spec = model_audit.file_spec(files, {"seed": seed, **keywords}, references, network)
         return _run_spec(dataclasses.replace(spec, execution=options, store=location), observe)
-    for name, value in {"references": references, "network": network, "size": size, **keywords}.items():
+    fields: dict[str, Any] = {}
+    ignored: dict[str, Any] = {"size": size}
+    if references is None:
+        ignored |= {"network": network, **keywords}
+    else:
+        fields = {"seed": seed, **model_audit.reference_fields(references, network, "a model in memory"), **keywords}
+    for name, value in ignored.items():
         if value is not None:
             raise SpecError(f"{name} is {value!r}, but objects in memory are audited as they are; pass paths to use it")
     opened_store = open_store(store_location(location))
-    recording, notes = model_audit.record(model, members, nonmembers, opened_store, batch=batch, seed=seed)
-    spec = dataclasses.replace(model_audit.recording_spec(recording), execution=options, store=location)
-    return dataclasses.replace(_run_spec(spec, observe), note="; ".join(notes))
+    has_references = references is not None
+    with model_audit.record(
+        model, members, nonmembers, opened_store, batch=batch, seed=seed, has_references=has_references
+    ) as recording:
+        spec = dataclasses.replace(model_audit.recording_spec(recording, fields), execution=options, store=location)
+        return dataclasses.replace(_run_spec(spec, observe), note="; ".join(recording.notes))
 
 
 @short_traceback

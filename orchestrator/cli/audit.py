@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -27,8 +28,9 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="MODEL MEMBERS OTHERS [FIELD=VALUE]...",
-        help="A model file, its training images, and images of the same source that it was not trained on: folders "
-        "with one sub-folder per class, lists, or names of data sets. Fields change the configuration of membership.",
+        help="A model file or a table of its outputs (.csv, .parquet), its training images, and images of the same "
+        "source that it was not trained on: folders with one sub-folder per class, lists, or names of data sets. "
+        "Fields change the configuration of membership.",
     ),
 ]
 Size = Annotated[
@@ -41,7 +43,8 @@ References = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help=f"Train N models like this one for comparison (such as {REFERENCES}), for an exact p-value per record.",
+        help=f"Train N reference models on halves of both sets (such as {REFERENCES}), for a stronger attack and an "
+        "exact p-value per record.",
     ),
 ]
 NetworkOption = Annotated[
@@ -70,7 +73,8 @@ def audit(
     """Audit one trained model: does it treat its training data differently from other data?
 
     Takes seconds, in this process. The loss of the model is compared on both sets, and a control without the model
-    tests whether the sets differ by themselves. With --references, models are trained for comparison.
+    tests whether the sets differ by themselves. With --references, the loss is compared with that of models that are
+    trained here.
     """
     store_location(store)  # refused before anything is read
     execution = options.settings()
@@ -87,7 +91,7 @@ def audit(
             raise SpecError(f"--network is given without --references; add --references {REFERENCES}")
         spec = model_audit.file_spec(files, fields, references, network)
     spec = replace(spec, execution=execution, store=store)
-    next_step = "" if references is not None else _next_step(files)
+    next_step = None if references is not None else partial(_next_step, files, store)
     return run_to_completion(lambda: spec, gate, json, next_step)
 
 
@@ -99,8 +103,8 @@ def _split(words: list[str], size: str | None) -> tuple[ModelAndFolders, dict[st
     if len(paths) < 3:
         missing = ("MODEL", "MEMBERS", "OTHERS")[len(paths)]
         raise SpecError(
-            f"{missing} is missing; give a model file, the folder of its training images, and a folder of other "
-            "images, or --example"
+            f"{missing} is missing; give a model file or a table of its outputs, the folder of its training images, "
+            "and a folder of other images, or --example"
         )
     model, members, others = paths
     return ModelAndFolders(model, members, others, size), dict(settings(words))
@@ -111,20 +115,20 @@ def _is_field(word: str) -> bool:
     return bool(equals) and name.replace(".", "").replace("_", "").isalnum()
 
 
-def _next_step(files: ModelAndFolders | None) -> str:
+def _next_step(files: ModelAndFolders | None, store: str | None) -> str:
     """Return the line on stronger evidence, with its cost if the file names the network of the model."""
-    if files is None or model_audit.network_of(files.file()) is None:
+    if files is None or model_audit.network_of(files) is None:
         return model_audit.describe_stronger(files)
-    return model_audit.describe_stronger(files, _price(files))
+    return model_audit.describe_stronger(files, _price(files, store))
 
 
-def _price(files: ModelAndFolders) -> str:
+def _price(files: ModelAndFolders, store: str | None) -> str:
     """Return the expected time of an audit with reference models, or an empty string if it cannot be planned."""
     from orchestrator.inspection.preview import preview
     from orchestrator.quantities import approximate_duration
 
     try:
-        price = preview(model_audit.file_spec(files, {}, REFERENCES))
+        price = preview(replace(model_audit.file_spec(files, {}, REFERENCES), store=store))
     except EngramError:
         return ""
     if price["expected_seconds"] is not None:

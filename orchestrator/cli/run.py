@@ -164,7 +164,9 @@ class RunDisplay:
     If stdout cannot be written, the run is still reported and delivered, and `check` raises the error.
     """
 
-    def __init__(self, display: ExitStack, store: str | None, json: bool, next_step: str = "") -> None:
+    def __init__(
+        self, display: ExitStack, store: str | None, json: bool, next_step: Callable[[], str] | None = None
+    ) -> None:
         from orchestrator.cli.progress import watching
 
         self.store = store
@@ -198,10 +200,12 @@ class RunDisplay:
             raise self._error
 
 
-def run_to_completion(read: Callable[[], Spec], gate: GateOptions, json: bool, next_step: str = "") -> int:
+def run_to_completion(
+    read: Callable[[], Spec], gate: GateOptions, json: bool, next_step: Callable[[], str] | None = None
+) -> int:
     """Run a specification with a driver in this process and return the exit code.
 
-    `next_step` is a line below the answer.
+    `next_step` returns a line below the answer. It is called after the answer is printed, and not with `json`.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate

@@ -69,8 +69,8 @@ def gc(
     """List files in the store that no run needs. To remove them, use --delete.
 
     This includes results that no run in the store plans (for example because you removed the folder of a run),
-    checkpoints and tracebacks of such jobs, damaged files that were set aside, and results that differed from a stored
-    one. You can use this command while runs are in progress.
+    checkpoints and tracebacks of such jobs, recordings of models in memory, damaged files that were set aside, and
+    results that differed from a stored one. You can use this command while runs are in progress.
     """
     from orchestrator.inspection.garbage import find_garbage
     from orchestrator.quantities import format_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +67,11 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
-def display_answer(report: Report, store: str | None, json: bool, next_step: str = "") -> None:
+def display_answer(report: Report, store: str | None, json: bool, next_step: Callable[[], str] | None = None) -> None:
     """Print the failures of a run and, unless `json` is set, its answer, numbers and next command.
 
-    `next_step` is the line that follows the answer. The report and the delivery to MLflow may still be missing.
+    `next_step` returns the line that follows the answer, once this is printed. The report and the delivery to MLflow
+    may still be missing.
     """
     command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
@@ -229,7 +230,7 @@ def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
     )
 
 
-def _print_answer(report: Report, store: str | None, next_step: str) -> None:
+def _print_answer(report: Report, store: str | None, next_step: Callable[[], str] | None) -> None:
     """Print the answer, the most important numbers, and the commands that show the rest. A sweep prints each cell."""
     from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
@@ -252,7 +253,7 @@ def _print_answer(report: Report, store: str | None, next_step: str) -> None:
     show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
-def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
+def _print_run_answer(report: Report, journal: Journal, next_step: Callable[[], str] | None) -> int:
     """Print the effect and answer of a run, the next step and the first summary rows. Returns the number of rows."""
     from orchestrator.inspection import answers, results
 
@@ -266,8 +267,8 @@ def _print_run_answer(report: Report, journal: Journal, next_step: str) -> int:
             show("")
         for text in answer.paragraphs:
             paragraph(text, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
-        if next_step:
-            paragraph(next_step)
+        if next_step is not None:
+            paragraph(next_step())
         show("")
     first = answers.leading_rows(answer, rows, MAX_ROWS)
     if first:

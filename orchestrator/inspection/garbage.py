@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.inspection import status
+from orchestrator.model_audit import NAME_DIGITS, RECORDINGS
 from orchestrator.run_folder.journal import REPLAN_EVENTS, Journal
-from orchestrator.store import Store
+from orchestrator.store import Store, local_path
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
 KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
 NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # no run reads them
+
+PINNED = re.compile(r"@([0-9a-f]{64})\b")  # the digest of a file in a configuration
+RECENT = 3600  # seconds
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,11 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     unknown.
     """
     files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
+    recordings = _settled_recordings(store)
     needed_keys = set()
+    needed_recordings: set[str] = set()
     for journal in status.journals(store).values():
+        needed_recordings.update(_needed_recordings(journal))
         for key in _needed_keys(journal):
             needed_keys.add(key)
     garbage = []
@@ -42,12 +54,46 @@ def find_garbage(store: Store) -> list[GarbageFile]:
         for name, size in sorted(files[folder].items()):
             if name.rpartition("/")[2].partition(".")[0] not in needed_keys:
                 garbage.append(GarbageFile(KEYED[folder], name, size))
+    for name, size in sorted(recordings.items()):
+        if PurePosixPath(name).stem not in needed_recordings:
+            garbage.append(GarbageFile("recordings of models in memory", name, size))
     garbage += [
         GarbageFile(NEVER_READ[folder], name, size)
         for folder in NEVER_READ
         for name, size in sorted(files[folder].items())
     ]
     return [file for file in garbage if not file.name.endswith("/lock")]
+
+
+def _settled_recordings(store: Store) -> dict[str, int]:
+    """Return the size of each recording of `engram.audit`, by name, except recent ones, whose run may yet be created.
+
+    Only local stores have recordings.
+    """
+    root = local_path(store.location)
+    sizes = {}
+    for name, size in store.files(RECORDINGS).items():
+        with suppress(FileNotFoundError):
+            if root is not None and time.time() - (root / name).stat().st_mtime > RECENT:
+                sizes[name] = size
+    return sizes
+
+
+def _needed_recordings(journal: Journal) -> Iterator[str]:
+    """Yield the names, without suffix, of the recordings that a run may read: the starts of the digests of its files.
+
+    Raises EngramError if the run cannot be read.
+    """
+    try:
+        config = json.dumps(journal.about().get("config", {}))
+    except StoreError as error:
+        raise _unknown_needs(journal, error) from None
+    for digest in PINNED.findall(config):
+        yield digest[:NAME_DIGITS]
+
+
+def _unknown_needs(journal: Journal, error: StoreError) -> EngramError:
+    return EngramError(f"run {journal.run} cannot be read, so the files it needs are unknown: {error}")
 
 
 def _needed_keys(journal: Journal) -> Iterator[str]:
@@ -60,4 +106,4 @@ def _needed_keys(journal: Journal) -> Iterator[str]:
             if event["event"] in REPLAN_EVENTS:
                 yield from event["instead"]
     except StoreError as error:
-        raise EngramError(f"run {journal.run} cannot be read, so the files it needs are unknown: {error}") from None
+        raise _unknown_needs(journal, error) from None

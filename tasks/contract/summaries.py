@@ -125,6 +125,11 @@ def alone(value: float | None, n: int = 1) -> Estimate:
     return Estimate(value, None, None, n if value is not None else 0)
 
 
+def area_with_interval(area: Row) -> str:
+    """Format an area under a curve with its 95 % interval for a sentence: `0.652 [0.607, 0.694]`."""
+    return f"{area['estimate']:.3f} [{area['low']:.3f}, {area['high']:.3f}]"
+
+
 def p_in_words(p: float) -> str:
     """Format a p-value for a sentence: `p = 0.015`, or `p < 1e-6` for smaller values."""
     return f"p {p_digits(p)}" if p < LEAST_P else f"p = {p_digits(p)}"

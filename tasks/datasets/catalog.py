@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import Images, PictureSet
-from tasks.datasets.labelled import LabelledContent, split_places
+from tasks.datasets.labelled import Labelled, LabelledContent, split_places
 from tasks.datasets.options import ALLOWED
 from tasks.datasets.picture_cache import open_cache, path_of
 from tasks.datasets.places import EMBEDDED, SCENES, find
@@ -26,6 +26,7 @@ from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questi
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
 from tasks.datasets.source import Content, Source
+from tasks.datasets.splits import SPLITS, Split
 from tasks.datasets.tickets import Tickets
 from tasks.worker import hardware
 
@@ -85,13 +86,33 @@ def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
 
 def files(dataset: Dataset) -> tuple[Path, ...]:
     """Return the file of each training image, in row order. Empty if the images are not in separate files."""
+    entries = _list_entries(dataset, ("train",))
+    return tuple(entry.path for entry in entries if entry.row is None)
+
+
+def image_names(dataset: Dataset) -> tuple[str, ...]:
+    """Return the name of each image, of the training split first and then of the test split.
+
+    A name is a path with slashes, or `PATH:ROW` in a Parquet file. Empty if the images are not in a user's files.
+    """
+    names = []
+    for entry in _list_entries(dataset, SPLITS):
+        path = entry.path.as_posix()
+        names.append(path if entry.row is None else f"{path}:{entry.row}")
+    return tuple(names)
+
+
+def _list_entries(dataset: Dataset, splits: Sequence[Split]) -> list[Labelled]:
+    """Return the entries of these splits, in row order. Empty for data sets other than a user's labelled images."""
     content = read_content(dataset)[0]
     if isinstance(content, options.Shaped):
         content = content.content
     if not isinstance(content, LabelledContent):
-        return ()
-    positions = split_places(content.entries, "train")
-    return tuple(content.entries[position].path for position in positions if content.entries[position].row is None)
+        return []
+    entries = []
+    for split in splits:
+        entries += [content.entries[position] for position in split_places(content.entries, split)]
+    return entries
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

@@ -40,10 +40,13 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of a model for one set, (records,) each: log p of the label in nats, and whether it is the largest."""
+    """The scores of a model for one set, (records,) each: log p of the label in nats, and whether it is the largest.
+
+    `correct` is None if it is unknown.
+    """
 
     log_p: Floats
-    correct: NDArray[np.bool_]
+    correct: NDArray[np.bool_] | None
 
 
 def score_labels(log_p: Floats, labels: NDArray[np.int64]) -> Scores:
@@ -66,12 +69,22 @@ def ask_model(
         half = other_batch(answers[0][:batch])
         repeated_answers = _log_p(ask, formed[0].images[half], classes, batch)
     check_asked_twice(answers[0][half], repeated_answers, WHERE, "call model.eval() first, also inside a function")
-    # If the model generalises, both sets reveal the order of its classes; if it memorises, only the members do.
+    return check_and_score(answers, formed, WHERE, "number the labels in its order"), formed
+
+
+def check_and_score(
+    answers: Sequence[Floats], sets: tuple[RecordSet, RecordSet], where: str, remedy: str
+) -> tuple[Scores, Scores]:
+    """Return the scores of both sets from log-probabilities (records, classes), members first.
+
+    Raises ValueError, which begins with `where` and ends with `remedy`, if the classes are in another order. If the
+    model generalises, both sets reveal the order of its classes; if it memorises, only the members do.
+    """
     for count in (2, 1):
-        labels = np.concatenate([records.labels for records in formed[:count]])
-        check_class_order(np.concatenate(answers[:count]), labels, WHERE, "number the labels in its order")
-    first, second = (score_labels(log_p, records.labels) for log_p, records in zip(answers, formed, strict=True))
-    return (first, second), formed
+        labels = np.concatenate([records.labels for records in sets[:count]])
+        check_class_order(np.concatenate(answers[:count]), labels, where, remedy)
+    first, second = (score_labels(log_p, records.labels) for log_p, records in zip(answers, sets, strict=True))
+    return first, second
 
 
 @contextlib.contextmanager

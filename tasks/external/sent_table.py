@@ -26,7 +26,7 @@ from tasks.worker.size_limits import TooLarge, most_bytes, unpack_parquet
 IMAGE = "image"
 # Columns that owners are asked for. Capital letters in these names are accepted.
 KNOWN = re.compile(
-    r"image|id|label|set|row|predicted|confidence|log_confidence|log_p|(?:p|logit|logp)\d+"
+    r"image|id|label|set|row|predicted|loss|confidence|log_confidence|log_p|(?:p|logit|logp)\d+"
     r"|probabilities|logits|log_probabilities|embedding"
 )
 SMALL = 50 * 10**6  # bytes; larger CSV files are not parsed in this process

@@ -6,9 +6,10 @@
 The attack uses the loss (Yeom et al. 2018). It is measured by the area under its curve and by its true-positive rate at
 low false-positive rates, with thresholds that are set on one half of the non-members and applied to the other half. The
 result describes the model only if both sets are samples of the same distribution. A blind control therefore tests the
-records alone: two classifiers, which never use the model, learn to distinguish the sets on one half of the records and
+records alone: classifiers, which never use the model, learn to distinguish the sets on one half of the records and
 are evaluated on the other half, and vice versa. If the blind control distinguishes the sets, members that can be
-recognised from the data can be recognised with any model, so the loss shows nothing.
+recognised from the data can be recognised with any model, so the loss shows nothing. One classifier knows the labels
+alone, whose frequencies the others use too little.
 
 This attack is a quick check. Stronger evidence requires comparison models that were trained without each record.
 """
@@ -41,14 +42,14 @@ MOST_PIXELS = 1_024  # values per record in the blind control: every k-th value
 COMPONENTS = 32  # principal components used by the linear classifier
 TREES = 100
 BATCH = 256
-CLASSIFIERS = ("linear", "forest")
+CLASSIFIERS = ("linear", "forest", "labels")
 SCORES = pa.schema(
     [
         ("position", pa.int64()),  # in the user's set of members or of non-members
         ("member", pa.bool_()),
         ("label", pa.int64()),
         ("log_p", pa.float64()),  # of the label by the model, in nats
-        ("correct", pa.bool_()),  # whether the model labels the record correctly
+        ("correct", pa.bool_()),  # whether the model labels the record correctly; null if unknown
         ("sets_threshold", pa.bool_()),  # one half of the non-members, at random; null for members
         ("half", pa.int64()),  # half of the blind control that evaluates the record, 0 or 1; null outside its sample
         *((f"blind_{name}", pa.float64()) for name in CLASSIFIERS),  # P(member) without the model; null likewise
@@ -228,30 +229,31 @@ def _blind_sample(sets: Sequence[Records], seed: int) -> tuple[BlindScores, list
     """Score a sample of each set without the model. Also return the sampled rows of each set."""
     stream = seeds.generator(seed, "blind control")
     samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in sets]
+    labels = np.concatenate([labels[rows] for (_, labels), rows in zip(sets, samples, strict=True)])
     features = _blind_features(
-        np.concatenate([images[rows] for (images, _), rows in zip(sets, samples, strict=True)]),
-        np.concatenate([labels[rows] for (_, labels), rows in zip(sets, samples, strict=True)]),
+        np.concatenate([images[rows] for (images, _), rows in zip(sets, samples, strict=True)]), labels
     )
-    return blind_scores(features, len(samples[0]), seed), samples
+    return blind_scores(features, len(samples[0]), seed, len(np.unique(labels))), samples
 
 
 def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
-    """Return the larger area under the curve of two classifiers of features (records, n), and its p-value.
+    """Return the largest area under the curve of classifiers of features (records, n), and its p-value.
 
     The first `members` records form one set.
     """
     return blind_result(blind_scores(features, members, seed), np.arange(len(features)) < members)
 
 
-def blind_scores(features: Floats, members: int, seed: int) -> BlindScores:
+def blind_scores(features: Floats, members: int, seed: int, classes: int = 0) -> BlindScores:
     """Score each record by classifiers of features (records, n) that were trained on the other half of both sets.
 
-    The first `members` records form one set.
+    The first `members` records form one set. The last `classes` features mark the labels; without any, no classifier
+    knows the labels alone.
     """
     nonmembers = len(features) - members
     is_first_set = np.arange(len(features)) < members
     half_of = np.concatenate([np.arange(members), np.arange(nonmembers)]) % 2
-    classifiers = _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1))
+    classifiers = _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1), classes)
     scores = np.empty((len(classifiers), len(features)))
     for number, classifier in enumerate(classifiers):
         for half in (0, 1):
@@ -294,15 +296,23 @@ def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
     )
 
 
-def _blind_classifiers(seed: int, max_components: int) -> Sequence[Any]:
-    """Return a linear classifier with at most `max_components` components, and a random forest."""
+def _blind_classifiers(seed: int, max_components: int, classes: int) -> Sequence[Any]:
+    """Return a linear classifier with at most `max_components` components, a random forest, and one of the labels."""
     from sklearn.decomposition import PCA
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     state = seeds.derive(seed, "classifiers") % 2**32
     components = PCA(min(COMPONENTS, max_components), random_state=state)
     linear = make_pipeline(StandardScaler(), components, LogisticRegression(max_iter=1000))
-    return linear, RandomForestClassifier(TREES, min_samples_leaf=3, random_state=state)
+    forest = RandomForestClassifier(TREES, min_samples_leaf=3, random_state=state)
+    if not classes:
+        return linear, forest
+    labels = make_pipeline(FunctionTransformer(_select_last, kw_args={"count": classes}), LogisticRegression())
+    return linear, forest, labels
+
+
+def _select_last(features: Floats, count: int) -> Floats:
+    return features[:, -count:]

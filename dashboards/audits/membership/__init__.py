@@ -17,8 +17,9 @@ __all__ = ["figures", "gallery"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """Return the figures of records, which decide the answer, then those of attacks."""
     return (
+        loss.calibrated_histograms(run.table("loss_calibrated")),
         loss.histograms(run.table("loss_scores")),
-        loss.roc(run.table("loss_roc")),
+        loss.roc(run.table("loss_roc"), run.table("loss_calibrated_roc")),
         influence(run.table("records")),
         roc(run.table("roc")),
         histograms(run.table("histograms")),

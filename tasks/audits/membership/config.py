@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from tasks.audits.membership.given_config import FirstImages, GivenModel, Records
-from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, Recording, TrainedExample
 from tasks.contract import ranges
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged
@@ -79,7 +79,7 @@ class Membership(Ranged):
     """Configuration: the question, with its records and models, and the training recipe."""
 
     question: Question = Halves()
-    """Models trained on halves of the records, models trained with canaries, a given model, or its loss alone."""
+    """Models trained on halves of the records, models trained with canaries, a given model, or the loss of a model."""
     training: ClassifierTraining = ClassifierTraining()
     """Training recipe of the models trained here."""
     seed: Annotated[int, AtLeast(0)] = 0
@@ -96,7 +96,7 @@ class Membership(Ranged):
         match question.source:
             case Recording():
                 return None
-            case ModelAndSets(members=members):
+            case ModelAndSets(members=members) | OutputsAndSets(members=members):
                 return members
             case TrainedExample(data=data):
                 return data
@@ -135,9 +135,10 @@ def _tiny_question(question: Question) -> Question:
         case GivenModel():  # keeps its models, since the test has no power with fewer
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
         case LossAttack(source=TrainedExample() as source):
-            return LossAttack(replace(source, data=Dataset("digits"), examples=_few_records(source.examples)))
+            few_source = replace(source, data=Dataset("digits"), examples=_few_records(source.examples))
+            return LossAttack(few_source, min(question.references, 8))
         case LossAttack():
-            return question
+            return replace(question, references=min(question.references, 8))
 
 
 def _tiny_records(records: Records) -> Records:

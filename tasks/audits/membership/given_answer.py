@@ -14,7 +14,7 @@ from tasks.contract.certificate import STEPS
 from tasks.contract.conditions import Condition, confirm, require
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, names_of, numerator, p_in_words, read_setting
+from tasks.contract.summaries import Name, area_with_interval, names_of, numerator, p_in_words, read_setting
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.external.causes import as_sentence
@@ -60,9 +60,9 @@ def _describe_sets(_config: Membership, evidence: GivenEvidence) -> str:
     counts = read_setting(apart)
     return (
         f"the {counts['records']:,} members and the {counts['others']:,} non-members can be distinguished without a "
-        f"model (area under the curve {apart['estimate']:.3f}, 95 % interval {apart['low']:.3f} to "
-        f"{apart['high']:.3f}; {p_in_words(apart['p_value'])} if both come from one source). Pass given.members and "
-        "given.non_members from one source, drawn at random and with the same classes"
+        f"model (area under the curve {area_with_interval(apart)}; {p_in_words(apart['p_value'])} if both come from "
+        "one source). Pass given.members and given.non_members from one source, drawn at random and with the same "
+        "classes"
     )
 
 

@@ -3,15 +3,18 @@
 | the model                        | `question.source`                                        |
 |----------------------------------|----------------------------------------------------------|
 | is a file that is evaluated here | `ModelAndSets`: `loss.model=model.pt loss.members=...`   |
+| returned a table of outputs      | `OutputsAndSets`: `loss.outputs=table.csv loss.members=...` |
 | was evaluated by `engram.audit`  | `Recording`: `loss.recording=scores.parquet`             |
 | is trained here, as an example   | `TrainedExample`: `question=loss data=digits-on-photos`  |
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import Interface, ModelFile
@@ -35,6 +38,20 @@ class ModelAndSets(Ranged):
 
 
 @dataclass(frozen=True)
+class OutputsAndSets(Ranged):
+    """A table of a model's outputs for two data sets."""
+
+    tag: ClassVar[str] = "table"
+
+    outputs: File
+    """Table with the losses or the outputs for all images (.csv or .parquet)."""
+    members: Dataset
+    """Members: images that the model was trained on."""
+    non_members: Dataset
+    """Non-members: images of the same source that the model was not trained on."""
+
+
+@dataclass(frozen=True)
 class Recording(Ranged):
     """Scores of a model in memory, as recorded by `engram.audit`."""
 
@@ -42,6 +59,8 @@ class Recording(Ranged):
 
     recording: File
     """Parquet file with the scores of both sets."""
+    images: File | None = None
+    """Parquet file with the images of both sets, which only references need."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +78,27 @@ class TrainedExample(Ranged):
     memorised."""
 
 
-LossSource = TrainedExample | ModelAndSets | Recording
+LossSource = TrainedExample | ModelAndSets | OutputsAndSets | Recording
 
 
 @dataclass(frozen=True)
 class LossAttack(Ranged):
-    """One model without comparison models: does its loss distinguish members from non-members?"""
+    """The loss of one model: does it distinguish members from non-members?"""
 
     tag: ClassVar[str] = "loss"
 
     source: LossSource = TrainedExample()
     """The model and the two sets."""
+    references: Annotated[
+        int,
+        ranges.ZeroOr(AtLeast(4)),
+        ranges.ZeroOr(ranges.MultipleOf(2, "so that every record is in half of them")),
+    ] = 0
+    """Number of reference models trained here, each on a random half of both sets together; 0: none."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.references and isinstance(self.source, Recording) and self.source.images is None:
+            yield (
+                f"references is {self.references}, but {self.source.recording.path} is a recording without images; "
+                "pass loss.images=FILE"
+            )

@@ -1,15 +1,16 @@
-"""Scores of one model for members and non-members: of a file, of a recording, or of a model trained here."""
+"""Scores of one model for members and non-members: of a file, a table, a recording, or a model trained here."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
-from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, Recording, TrainedExample
+from tasks.audits.membership.record_pairs import DataSetPair, HalfPair, halves_of, read_pair, read_recorded_table
 from tasks.audits.membership.trainings import mixture
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
@@ -17,10 +18,7 @@ from tasks.datasets.mixtures import BalancedHalf, Part, Share
 from tasks.external.split_audit import SCORES, score_table
 from tasks.numerics import seeds
 from tasks.training.mixed import logits, train
-from tasks.worker import files
-
-if TYPE_CHECKING:
-    from tasks.external.audit_inputs import RecordSet
+from tasks.worker.files import FileError
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,14 @@ class ScoredFile:
     """A model file and its two sets. `seed` determines the halves of the blind control."""
 
     source: ModelAndSets
+    seed: int
+
+
+@dataclass(frozen=True)
+class ScoredOutputs:
+    """A table of outputs and its two sets. `seed` determines the halves of the blind control."""
+
+    source: OutputsAndSets
     seed: int
 
 
@@ -44,7 +50,10 @@ class ScoredExample:
 
 
 def score_job(config: Membership) -> Job:
-    """Plan the scores of the model for both sets (SCORES). Raises DatasetError if there are too few images."""
+    """Plan the scores of the model for both sets (SCORES). Raises DatasetError if there are too few images.
+
+    Raises ValueError if a table of outputs lacks an image.
+    """
     question = config.question
     assert isinstance(question, LossAttack)
     seed = seeds.derive(config.seed, "loss attack")
@@ -53,69 +62,73 @@ def score_job(config: Membership) -> Job:
             return Job(read_recording, recording)
         case ModelAndSets() as source:
             return Job(score_file, ScoredFile(source, seed))
+        case OutputsAndSets() as source:
+            check_outputs(source)
+            return Job(score_outputs, ScoredOutputs(source, seed))
         case TrainedExample() as example:
-            part = Part(example.data, 0, 2 * example.examples)
-            members, non_members = (
-                BalancedHalf(part, 2, number, seeds.derive(config.seed, "design")) for number in range(2)
-            )
-            share: Share | BalancedHalf = members
+            halves = halves_of(example, config.seed)
+            part = halves.members.part
+            share: Share | BalancedHalf = halves.members
             if example.is_null:
                 share = Share(Part(example.data, part.examples, example.examples))
             share.rows(load(example.data))
             model = Job(train, mixture(config.training, share, config.seed, 0))
-            return Job(score_example, ScoredExample(members, non_members, seed), (model,))
+            return Job(score_example, ScoredExample(halves.members, halves.non_members, seed), (model,))
 
 
-@task(version=1, name="membership.loss_of_file")
+@task(version=2, name="membership.loss_of_file")
 def score_file(config: ScoredFile, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Score the images of both sets with the model file and without it (SCORES).
 
     Raises ValueError if the model cannot be evaluated, or if the sets do not fit each other.
     """
-    from tasks.external.audited_model import score_labels
+    from tasks.external.audited_model import check_and_score
     from tasks.external.loading import load_model
-    from tasks.external.outputs import CLASS_ORDER, check_class_order
+    from tasks.external.outputs import CLASS_ORDER
 
     source = config.source
-    inside, outside = read_file_sets(source)
-    model = load_model(source.model, inside.images.shape[1:], source.interface, len(inside.classes) or None)
-    answers = [model.answers(records.images).log_p for records in (inside, outside)]
-    for count in (2, 1):  # a model that memorises reveals the order of its classes on its members only
-        labels = np.concatenate([inside.labels, outside.labels][:count])
-        check_class_order(np.concatenate(answers[:count]), labels, f"model {source.model.name}", CLASS_ORDER)
-    first, second = (
-        score_labels(log_p, records.labels) for log_p, records in zip(answers, (inside, outside), strict=True)
-    )
-    return score_table((first, second), (inside, outside), config.seed)
+    sets = read_pair(DataSetPair(source.members, source.non_members))
+    model = load_model(source.model, sets[0].images.shape[1:], source.interface, len(sets[0].classes) or None)
+    answers = [model.answers(records.images).log_p for records in sets]
+    scores = check_and_score(answers, sets, f"model {source.model.name}", CLASS_ORDER)
+    return score_table(scores, sets, config.seed)
 
 
-def read_file_sets(source: ModelAndSets) -> tuple[RecordSet, RecordSet]:
-    """Read both sets, with all images of all splits and without copies.
+def check_outputs(source: OutputsAndSets) -> None:
+    """Raise ValueError before the run if the table of outputs is unusable or lacks an image.
 
-    Raises ValueError if a set has too few images, if both share an image, or if their classes differ.
+    A table that was removed after the run pinned it passes, so that stored results stay readable.
     """
-    from tasks.external.audit_inputs import compatible_sets, whole_set
+    from tasks.external.loss_table import read_scores
 
-    inside = whole_set(load(source.members), "members")
-    outside = whole_set(load(source.non_members), "non_members")
-    return compatible_sets(inside, outside)
+    sets = read_pair(DataSetPair(source.members, source.non_members))
+    with suppress(FileError):
+        read_scores(source.outputs, (source.members, source.non_members), sets)
 
 
-@task(version=1, name="membership.loss_of_example")
+@task(version=2, name="membership.loss_of_outputs")
+def score_outputs(config: ScoredOutputs, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """Read the scores of both sets from a table of outputs, and score them without the model (SCORES).
+
+    Raises ValueError if the table lacks an image, or if the sets do not fit each other.
+    """
+    from tasks.external.loss_table import read_scores
+
+    source = config.source
+    sets = read_pair(DataSetPair(source.members, source.non_members))
+    scores = read_scores(source.outputs, (source.members, source.non_members), sets)
+    return score_table(scores, sets, config.seed)
+
+
+@task(version=2, name="membership.loss_of_example")
 def score_example(config: ScoredExample, inputs: Inputs) -> pa.Table:
     """Score both parts with the model that was trained here, and without it (SCORES)."""
-    from tasks.external.audit_inputs import RecordSet, compatible_sets
     from tasks.external.audited_model import score_labels
     from tasks.external.outputs import log_softmax
     from tasks.models.networks import architecture_of, weights_of_model
 
     (model,) = inputs
-    sets = []
-    for half in (config.members, config.non_members):
-        images = load(half.part.data)
-        rows = half.rows(images)
-        sets.append(RecordSet(images.train_images[rows], images.train_labels[rows], images.names, positions=rows))
-    inside, outside = compatible_sets(*sets)
+    inside, outside = read_pair(HalfPair(config.members, config.non_members))
     answers = []
     for records in (inside, outside):
         outputs = logits(architecture_of(model), weights_of_model(model), records.images).astype(np.float64)
@@ -127,18 +140,4 @@ def score_example(config: ScoredExample, inputs: Inputs) -> pa.Table:
 @task(version=1, name="membership.loss_recording")
 def read_recording(config: Recording, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Read the scores that `engram.audit` recorded (SCORES). Raises FileError if the file is missing or another one."""
-    import pyarrow.parquet as pq
-
-    content = files.read(config.recording)
-    try:
-        table = pq.read_table(pa.BufferReader(content))
-    except pa.ArrowInvalid as error:
-        raise files.FileError(
-            f"{config.recording.path} is not a Parquet file: {' '.join(str(error).split())}"
-        ) from None
-    if not table.schema.equals(SCORES):
-        raise files.FileError(
-            f"{config.recording.path} has the columns {', '.join(table.column_names)}; expected a recording by "
-            f"engram.audit, with {', '.join(SCORES.names)}"
-        )
-    return table.replace_schema_metadata(None)
+    return read_recorded_table(config.recording, SCORES)

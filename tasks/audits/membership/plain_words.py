@@ -9,7 +9,14 @@ from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
-from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_config import (
+    LossAttack,
+    LossSource,
+    ModelAndSets,
+    OutputsAndSets,
+    Recording,
+    TrainedExample,
+)
 from tasks.audits.membership.loss_evidence import LossEvidence
 from tasks.contract.certificate import (
     NO_CONCLUSION_YET,
@@ -24,7 +31,7 @@ from tasks.contract.certificate import (
 )
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
-from tasks.contract.summaries import numerator
+from tasks.contract.summaries import Row, numerator, read_setting
 from tasks.external.causes import as_sentence
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
@@ -51,12 +58,8 @@ def name_models(config: Membership) -> str:
             return describe_trained(models, "" if is_null else ", each on a random half of the records")
         case Canaries(models=models):
             return describe_trained(models, " after a coin had decided for each test record whether to include it")
-        case LossAttack(source=TrainedExample(is_null=is_null)):
-            return describe_trained(1, " on other images than the tested ones" if is_null else " on the members")
-        case LossAttack(source=ModelAndSets(model=model)):
-            return describe_files([model.path])
-        case LossAttack(source=Recording()):
-            return "The audit examined a model in the memory of a Python program, and recorded its scores."
+        case LossAttack(source=loss_source, references=references):
+            return f"{_name_source(loss_source)}{_name_references(references)}"
         case GivenModel(source=AskedFile(model=model), models=models):
             examined = describe_files([model.path])
         case GivenModel(source=ReturnedTable(outputs=outputs), models=models):
@@ -64,6 +67,27 @@ def name_models(config: Membership) -> str:
     if not models:
         return examined
     return f"{examined} For comparison, it trained {models} other models, each on a random half of the records."
+
+
+def _name_source(source: LossSource) -> str:
+    match source:
+        case TrainedExample(is_null=is_null):
+            return describe_trained(1, " on other images than the tested ones" if is_null else " on the members")
+        case ModelAndSets(model=model):
+            return describe_files([model.path])
+        case OutputsAndSets(outputs=outputs):
+            return describe_tables([outputs.path])
+        case Recording():
+            return "The audit examined a model in the memory of a Python program, and recorded its scores."
+
+
+def _name_references(references: int) -> str:
+    if not references:
+        return ""
+    return (
+        f" For comparison, it trained {references} reference models, each on a random half of the members and "
+        "non-members together."
+    )
 
 
 def advise_more_canaries(config: Membership, _evidence: CanaryEvidence | None) -> tuple[str, ...]:
@@ -259,13 +283,34 @@ def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
 
 
 def explain_loss(_config: Membership, evidence: LossEvidence) -> str:
-    """Explain how often the loss orders a member and a non-member correctly."""
+    """Explain how often the loss orders a member and a non-member correctly, and how many members are recognised."""
     pairs = number_per_hundred(evidence.area["estimate"])
+    sets = (
+        f"{evidence.members:,} records that it was trained on and {evidence.non_members:,} similar records that it was "
+        "not trained on"
+    )
+    interval = f"(95 % interval {range_per_hundred(evidence.area)})"
+    blind = "Without the model, the two sets of records cannot be distinguished."
+    found = evidence.found_members
+    if found is None:
+        return (
+            f"The audit compared how well the model predicts {sets}. In {pairs} of 100 pairs of such records "
+            f"{interval}, it predicts the one it was trained on better; guessing would be right in 50. {blind}"
+        )
     return (
-        f"The audit compared how well the model predicts {evidence.members:,} records that it was trained on and "
-        f"{evidence.non_members:,} similar records that it was not trained on. In {pairs} of 100 pairs of such records "
-        f"(95 % interval {range_per_hundred(evidence.area)}), it predicts the one it was trained on better; guessing "
-        "would be right in 50. Without the model, the two sets of records cannot be distinguished."
+        f"The audit compared how well the model predicts {sets}, relative to {evidence.references} reference models "
+        f"that were trained on half of all these records. In {pairs} of 100 pairs of such records {interval}, this "
+        f"recognises the one it was trained on; guessing would be right in 50. {_explain_found_members(found)} {blind}"
+    )
+
+
+def _explain_found_members(found: Row) -> str:
+    count = int(found["estimate"])
+    if not count:
+        return "No single record can be recognised as one that the model saw."
+    return (
+        f"For {count:,} of the {found['n']:,} records, one can tell that the model saw them. "
+        f"{_count_false_alarms(count, read_setting(found)['level'])}"
     )
 
 
@@ -284,8 +329,13 @@ def explain_unlike_loss_sets(_config: Membership, evidence: LossEvidence) -> str
 def draw_loss(_config: Membership, evidence: LossEvidence) -> NumberLine:
     """Draw the share of pairs that the loss orders correctly."""
     area = evidence.area
+    label = (
+        "pairs of a training record and another record, of 100, in which the model predicts the training record better"
+    )
+    if evidence.found_members is not None:
+        label = "pairs of a training record and another record, of 100, in which the training record is recognised"
     return NumberLine(
-        "pairs of a training record and another record, of 100, in which the model predicts the training record better",
+        label,
         100 * area["estimate"],
         100 * area["low"],
         100 * area["high"],

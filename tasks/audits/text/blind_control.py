@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.summaries import Row
-
 Array = NDArray[np.float64]
 BLIND = "blind control"
 WORDS = 1000  # number of most common words that the blind control counts
@@ -26,7 +24,3 @@ def bag_of_words(texts: Sequence[str]) -> Array:
     for count, text in zip(counts, texts, strict=True):
         rows.append([*(count[word] for word in commonest), len(text)])
     return np.array(rows, dtype=np.float64)
-
-
-def describe_area(row: Row) -> str:
-    return f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

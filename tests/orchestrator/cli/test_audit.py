@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,9 @@ import torch
 from PIL import Image
 
 import engram as api
-from orchestrator.model_audit import ModelAndFolders, file_spec
+from orchestrator.inspection.garbage import find_garbage
+from orchestrator.model_audit import ModelAndFolders, file_spec, record
+from orchestrator.store import open_store
 from tests.support.shell import Here
 
 CLASSES = 3
@@ -73,7 +78,7 @@ def test_file_and_two_folders_make_a_run(folder: Path, engram: Here) -> None:
 
 def test_answer_is_followed_by_stronger_evidence(folder: Path, engram: Here) -> None:
     lines = engram("audit", "fixed.pt", "mine", "others").stdout
-    assert "engram audit fixed.pt mine others --references 64 --network package.module:function" in " ".join(
+    assert "engram audit fixed.pt mine others --references 16 --network package.module:function" in " ".join(
         lines.split()
     )
 
@@ -94,18 +99,17 @@ def test_size_and_colours_follow_model(
     assert spec.set["question.source.members"] == expected
 
 
-def test_references_are_networks_like_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_trained_on_both_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     spec = file_spec(ModelAndFolders("fixed.pt", "mine", "others"), {"training.epochs": "3"}, 32, "mlp1")
     assert spec.set == {
-        "question": "given",
-        "question.records": "sets",
-        "question.models": "32",
-        "training.network": "mlp1",
+        "question": "loss",
         "question.source": "file",
         "question.source.model": "fixed.pt",
-        "question.records.members": "folder:mine",
-        "question.records.non_members": "folder:others",
+        "question.source.members": "folder:mine",
+        "question.source.non_members": "folder:others",
+        "question.references": "32",
+        "training.network": "mlp1",
         "training.epochs": "3",
     }
 
@@ -152,6 +156,66 @@ def test_objects_in_memory_make_a_run_that_is_reused(folder: Path) -> None:
     assert [path.suffix for path in (folder / "store" / "recordings").iterdir()] == [".parquet"]
     with pytest.raises(api.SpecError, match="size is '28x28', but objects in memory are audited as they are"):
         audit(size="28x28")
+
+
+def test_references_of_objects_in_memory_read_recorded_images(folder: Path) -> None:
+    stream = np.random.default_rng(0)
+    sets = [(stream.random((20, 1, SIDE, SIDE), np.float32), stream.integers(0, CLASSES, 20)) for _ in range(2)]
+    options: dict[str, Any] = {"store": folder / "store", "mlflow": "off", "report": False, "address": "none"}
+    run = api.audit(Fixed(), *sets, references=4, network="mlp1", epochs=1, **options)
+    assert run.jobs == {"planned": 9, "stored": 9, "done": 9, "failed": 0}
+    assert run.table("loss_calibrated").num_rows == 40
+    with pytest.raises(api.SpecError, match="a model in memory does not say how to build an untrained one"):
+        api.audit(Fixed(), *sets, references=4, **options)
+
+
+def test_recording_for_a_bucket_is_removed() -> None:
+    stream = np.random.default_rng(0)
+    sets = [(stream.random((20, 1, SIDE, SIDE), np.float32), stream.integers(0, CLASSES, 20)) for _ in range(2)]
+    store: Any = SimpleNamespace(location="s3://bucket/audits")
+    with record(Fixed(), *sets, store, batch=8, seed=0, has_references=True) as recording:
+        assert recording.images is not None
+        assert recording.scores.parent == recording.images.parent
+        assert recording.scores.is_file()
+    assert not recording.scores.parent.exists()
+
+
+def test_unneeded_recordings_are_garbage(folder: Path) -> None:
+    stream = np.random.default_rng(0)
+    sets = [(stream.random((20, 1, SIDE, SIDE), np.float32), stream.integers(0, CLASSES, 20)) for _ in range(2)]
+    run = api.audit(Fixed(), *sets, store=folder / "store", mlflow="off", report=False)
+    store = open_store(str(folder / "store"))
+    (recording,) = (folder / "store" / "recordings").iterdir()
+    os.utime(recording, (0, 0))
+    assert not find_garbage(store)
+    shutil.rmtree(folder / "store" / "runs" / run.run)
+    name = f"recordings/{recording.name}"
+    assert name in [file.name for file in find_garbage(store)]
+    os.utime(recording)  # its run may yet be created
+    assert name not in [file.name for file in find_garbage(store)]
+
+
+def test_table_of_outputs_takes_the_place_of_a_model(folder: Path, engram: Here) -> None:
+    paths = [path for name in ("mine", "others") for path in sorted((folder / name).rglob("*.png"))]
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    lines = [f"{name},{number / len(names)}" for number, name in enumerate(names)]
+    (folder / "outputs.csv").write_text("\n".join(["image,loss", *lines]) + "\n")
+    run = api.open(engram.json("audit", "outputs.csv", "mine", "others")["run"], folder / "engram-store")
+    assert run.table("loss_scores")["correct"].null_count == 120
+    (folder / "outputs.csv").write_text("\n".join(["image,loss", *lines[2:]]) + "\n")
+    message = engram("audit", "outputs.csv", "mine", "others", code=2).stderr
+    assert len(message.strip().splitlines()) == 1
+    assert "has no row for mine/class 0/0.png; 2 of 120 images are missing" in message
+
+
+def test_price_is_planned_after_the_answer_only(folder: Path, engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = []
+    monkeypatch.setattr("orchestrator.cli.audit._next_step", lambda *files: planned.append(files) or "Stronger: this")
+    engram.json("audit", "fixed.pt", "mine", "others")
+    assert not planned
+    lines = engram("audit", "fixed.pt", "mine", "others").stdout.splitlines()
+    assert len(planned) == 1
+    assert "Stronger: this" in lines
 
 
 def test_notes_describe_conversions(folder: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.membership.config import About
-from tasks.audits.membership.measures import attacks, curves, epsilon, given, loss, records, shifted
+from tasks.audits.membership.measures import attacks, calibrated, curves, epsilon, given, loss, records, shifted
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
 # In summary order. The rows of the answer come first.
 MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
+    *calibrated.MEASURES,
     *loss.MEASURES,
     *records.MEASURES,
     attacks.MEASURE,

@@ -84,7 +84,7 @@ BLIND = pa.schema(
     [
         ("records", pa.int64()),
         ("others", pa.int64()),
-        *interval_fields("area"),  # area under the curve of the better of two classifiers that never see a model
+        *interval_fields("area"),  # largest area under the curve of classifiers that never see a model
         ("p_value", pa.float64()),  # null hypothesis: both sets were drawn in the same way
     ]
 )
@@ -349,7 +349,7 @@ def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
         yield row(DIFFERING, {}, statistics.proportion(round(share * repeats), int(repeats)), "picture", 0.0)
 
 
-@task(version=1, name="membership.blind_control")
+@task(version=2, name="membership.blind_control")
 def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Distinguish the records from the non-members without a model (BLIND, one row).
 

@@ -8,8 +8,8 @@ A record's exposure is the share of non-members with at least its score,
 
     exposure(i) = (1 + #(non-members that score at least as high)) / (1 + #(non-members))
 
-It orders the members, but it is no p-value of a record: records that are easy to predict have a high score in every
-model. Comparison models that were not trained on the record take this into account (`measures.given`).
+It orders the members: records that are easy to predict have a high score in every model, which reference models take
+into account (`measures.calibrated`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.external.split_audit import SCORES, evaluate
 from tasks.numerics import statistics
-from tasks.numerics.exact_test import Array
+from tasks.numerics.exact_test import Array, Mask
 from tasks.numerics.ranks import share_tied
 
 LOSS = "loss"  # the attack, as in `attacks`
@@ -65,9 +65,13 @@ def split_scores(scores: pa.Table) -> tuple[Array, Array]:
 
 @task(version=1, name="membership.loss_roc")
 def roc(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Compute the curve of the loss attack (ROC), at thresholds that are scores of non-members."""
+    """Compute the curve of the loss attack (ROC)."""
     (scores,) = inputs
-    members, nonmembers = split_scores(scores)
+    return curve_of(*split_scores(scores))
+
+
+def curve_of(members: Array, nonmembers: Array) -> pa.Table:
+    """Return the curve of scores (ROC), at thresholds that are scores of non-members."""
     ordered = np.sort(nonmembers)[::-1]
     kept = np.unique(np.geomspace(1, len(ordered), MOST_POINTS).astype(np.int64)) - 1
     tables = []
@@ -83,9 +87,13 @@ def roc(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 def exposures(scores: pa.Table) -> Array:
     """Return the exposure of each record, (records,), in the order of SCORES. Small values are exposed."""
-    _, nonmembers = split_scores(scores)
-    ordered = np.sort(nonmembers)
-    at_least = len(ordered) - np.searchsorted(ordered, scores["log_p"].to_numpy(), side="left")
+    return exposures_of(scores["log_p"].to_numpy(), np.asarray(scores["member"]))
+
+
+def exposures_of(scores: Array, is_member: Mask) -> Array:
+    """Return each record's share of non-members with at least its score, (records,)."""
+    ordered = np.sort(scores[~is_member])
+    at_least = len(ordered) - np.searchsorted(ordered, scores, side="left")
     shares: Array = (1 + at_least) / (1 + len(ordered))
     return shares
 
@@ -107,6 +115,8 @@ def _rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     yield tied_row(float(share_tied(log_p)), len(log_p), "record", of=GIVEN)
     is_other = ~np.asarray(scores["member"])
     labels = scores["label"].to_numpy()[is_other]
+    if scores["correct"].null_count:  # a table of losses
+        return
     right = statistics.proportion(int(scores["correct"].to_numpy()[is_other].sum()), len(labels))
     chance = float(np.bincount(labels).max() / len(labels))
     yield accuracy_row(right, "non-members", chance, "record", model_name=GIVEN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audits.text.blind_control import describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.documents.evidence import (
     DocumentEvidence,
@@ -39,7 +38,7 @@ from tasks.contract.conditions import Condition, confirm, ensure, require
 from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, Row, names_of, p_in_words, read_setting
+from tasks.contract.summaries import Name, Row, area_with_interval, names_of, p_in_words, read_setting
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 
@@ -235,7 +234,7 @@ def _is_null_of_insertions(config: Text) -> bool:
 
 def _describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
     documents = evidence.found_documents
-    by_times = ", ".join(f"{describe_area(row)} for those inserted {_repetitions_of(row)}" for row in evidence.won)
+    by_times = ", ".join(f"{area_with_interval(row)} for those inserted {_repetitions_of(row)}" for row in evidence.won)
     return (
         f"{documents['estimate']:,.0f} of {documents['n']:,} inserted documents are found (false discovery rate "
         f"{100 * config.level:g} %); an inserted document has a larger effect than one that was left out with "
@@ -253,8 +252,8 @@ def _describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
     blind = evidence.blind
     return (
         f"a bag of words, without any model, distinguishes the inserted documents from those left out with an area "
-        f"under the curve of {describe_area(blind)} ({p_in_words(blind['p_value'])} if the insertions were random), so "
-        "the scores of the models carry no information"
+        f"under the curve of {area_with_interval(blind)} ({p_in_words(blind['p_value'])} if the insertions were "
+        "random), so the scores of the models carry no information"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.text.blind_control import BLIND, describe_area
+from tasks.audits.text.blind_control import BLIND
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.given.returned import DIFFERING, TIED, has_table, table_rule
@@ -17,7 +17,16 @@ from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering
 from tasks.contract.certificate import NO_CONCLUSION_YET, NumberLine, number_per_hundred
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, p_in_words, row_name
+from tasks.contract.summaries import (
+    Name,
+    Row,
+    area_with_interval,
+    first_row,
+    index_rows,
+    names_of,
+    p_in_words,
+    row_name,
+)
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import DISTINGUISHABLE, NOT_ASSESSABLE
 from tasks.external.split_audit import BLIND_LEVEL
@@ -100,11 +109,11 @@ def read_evidence(_config: Text, summary: pa.Table) -> ComparisonEvidence | None
 def _describe_areas(_config: Text, evidence: ComparisonEvidence) -> str:
     areas = evidence.areas
     blind = evidence.blind
-    scores = ", ".join(f"{score} {describe_area(areas[score])}" for score in ATTACKS if score in areas)
+    scores = ", ".join(f"{score} {area_with_interval(areas[score])}" for score in ATTACKS if score in areas)
     return (
         f"the scores of the model distinguish the texts from the comparison texts with an area under the curve of "
         f"{scores} (95 % intervals, 0.5 without information); a bag of words, without the model, has "
-        f"{describe_area(blind)} ({p_in_words(blind['p_value'])})"
+        f"{area_with_interval(blind)} ({p_in_words(blind['p_value'])})"
     )
 
 

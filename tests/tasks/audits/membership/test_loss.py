@@ -22,7 +22,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.external.model_file import pin as pin_model
-from tasks.external.split_audit import SCORES
+from tasks.external.split_audit import CLASSIFIERS, SCORES
 from tasks.numerics.ranks import area_under_curve
 from tasks.worker.files import File, FileError
 from tests.support.golden import Golden
@@ -34,7 +34,7 @@ def made_up(lead: float, members: int = 300, non_members: int = 300, blind: floa
     """Normal scores (SCORES) that are higher by `lead` on members, and by `blind` without the model."""
     stream = np.random.default_rng(seed)
     is_member = np.arange(members + non_members) < members
-    blind_scores = stream.normal(size=(2, len(is_member))) + blind * is_member
+    blind_scores = stream.normal(size=(len(CLASSIFIERS), len(is_member))) + blind * is_member
     sets_threshold = [None if member else bool(number % 2) for number, member in enumerate(is_member)]
     return pa.table(
         {
@@ -45,8 +45,7 @@ def made_up(lead: float, members: int = 300, non_members: int = 300, blind: floa
             "correct": stream.random(len(is_member)) < 0.8,
             "sets_threshold": pa.array(sets_threshold, pa.bool_()),
             "half": np.arange(len(is_member)) % 2,
-            "blind_linear": blind_scores[0],
-            "blind_forest": blind_scores[1],
+            **{f"blind_{name}": scores for name, scores in zip(CLASSIFIERS, blind_scores, strict=True)},
         },
         schema=SCORES,
     )
@@ -96,7 +95,10 @@ def test_exposure_counts_non_members_at_least_as_likely() -> None:
 
 def test_figures_show_curve_and_scores(golden: Golden) -> None:
     scores = made_up(1.0)
-    for name, figure in (("roc", figures.roc(roc(NoSettings(), [scores]))), ("scores", figures.histograms(scores))):
+    for name, figure in (
+        ("roc", figures.roc(roc(NoSettings(), [scores]), ROC.empty_table())),
+        ("scores", figures.histograms(scores)),
+    ):
         assert figure is not None
         golden([figure.title, figure.caption, figure.alt], name)
 

@@ -1,0 +1,179 @@
+"""Reference models for the loss of one model, each trained on a random half of the members and non-members together.
+
+Half of the models are trained on each record, in pairs of records with opposite halves (`draw_balanced_members`). The
+design depends on the seed alone, so members and non-members have the same role: if both sets are samples of one source,
+exchanging a member and a non-member changes no distribution. This holds whatever the examined model was trained on.
+
+Data sets are read whole, unlike in other trainings, because the examined model is scored on all their images. Planning
+does not import torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.loss_config import LossAttack
+from tasks.audits.membership.record_pairs import RecordPair, pair_of, read_pair
+from tasks.audits.membership.trainings import Mask, log_odds
+from tasks.contract.job import Inputs, Job, Work, single_table, task
+from tasks.contract.schemas import make_table
+from tasks.datasets.images import Images
+from tasks.datasets.mixtures import draw_balanced_members
+from tasks.numerics import seeds
+from tasks.training.chains import Linked, train_chains
+from tasks.training.classifier import classifier_work
+from tasks.training.classifier_config import ClassifierTraining
+from tasks.training.members import Member, Spec, minibatches
+
+if TYPE_CHECKING:
+    from tasks.models.networks import Architecture, Weights
+    from tasks.training.trainer import Outcome
+
+REFERENCE = pa.schema(
+    [
+        ("inside", pa.bool_()),  # whether the model was trained on the record; members first, then non-members
+        ("log_odds", pa.float64()),  # of the label, in nats
+        ("correct", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One reference model: number `number` of `models`, in the design with the seed `design`."""
+
+    records: RecordPair
+    models: int
+    number: int
+    design: int
+    training: ClassifierTraining
+    seed: int
+
+
+def reference_jobs(config: Membership) -> tuple[Job, ...]:
+    """Plan the reference models. Empty without references."""
+    question = config.question
+    if not isinstance(question, LossAttack) or not question.references:
+        return ()
+    records = pair_of(question.source, config.seed)
+    design = seeds.derive(config.seed, "reference design")
+    jobs = []
+    for number in range(question.references):
+        seed = seeds.derive(config.seed, "reference training", number)
+        reference = Reference(records, question.references, number, design, config.training, seed)
+        jobs.append(Job(train_reference, reference))
+    return tuple(jobs)
+
+
+def batch_key(config: Reference) -> Reference:
+    """Return the settings that trainings in one call must share: all except number, seed and learning rate."""
+    training = dataclasses.replace(config.training, learning_rate=1.0)
+    return dataclasses.replace(config, number=0, seed=0, training=training)
+
+
+def work(config: Reference) -> Work:
+    """Return the work of the training."""
+    images = read_images(config.records)
+    training = config.training
+    way = "train" if training.privacy is None else "privately train"
+    examples = len(images.train_labels) // 2
+    return classifier_work(training.network.name, images.shape, training.recipe, examples, 1, way=way)
+
+
+@lru_cache(maxsize=2)  # the trainings of a run use the same images, and devices keep copies while they live
+def read_images(records: RecordPair) -> Images:
+    """Return the images of both sets as one training split, members first.
+
+    The test split is the first image: a validation loss does not change the training.
+    """
+    sets = read_pair(records)
+    pixels = np.concatenate([part.images for part in sets])
+    labels = np.concatenate([part.labels for part in sets])
+    classes = max(int(labels.max()) + 1, *(len(part.classes) for part in sets))
+    return Images(pixels, labels, pixels[:1], labels[:1], classes)
+
+
+def train_many(
+    configs: Sequence[Reference],
+    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Yield each model's REFERENCE table, or its exception, when it ends. All must have the same batch key."""
+    if len({batch_key(config) for config in configs}) > 1:
+        raise ValueError("references that differ in more than number, seed and learning rate cannot share a call")
+    from tasks.models.networks import Architecture
+    from tasks.training.cross_entropy import CrossEntropy
+
+    training = configs[0].training
+    images = read_images(configs[0].records)
+    architecture = Architecture(str(training.network), images.shape, images.classes)
+    spec = Spec(CrossEntropy(architecture, training.augmentation), training.recipe, images)
+    members = {}
+    for index, config in enumerate(configs):
+        rows = np.flatnonzero(_is_inside(config, images))
+        members[index] = Member(config.seed, rows, learning_rate=config.training.learning_rate)
+    for index, outcome in _train_members(spec, members, configs):
+        if isinstance(outcome, Exception):
+            yield index, outcome
+        else:
+            weights = {name: values.astype(np.float32) for name, values in outcome.weights.items()}
+            yield index, score_records(architecture, weights, images, _is_inside(configs[index], images))
+
+
+def _is_inside(config: Reference, images: Images) -> Mask:
+    """Return whether the model is trained on each record, (records,)."""
+    halves = draw_balanced_members(len(images.train_labels), config.models, config.design)
+    is_inside: Mask = halves[config.number]
+    return is_inside
+
+
+def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Reference]) -> Iterator[Outcome]:
+    """Yield each member's outcome, keyed by the position of its config. Trainings with privacy have no chains."""
+    privacy = configs[0].training.privacy
+    if privacy is None:
+        linked = {}
+        for index, config in enumerate(configs):
+            one_epoch_config = dataclasses.replace(config, training=dataclasses.replace(config.training, epochs=1))
+            linked[index] = Linked(str(one_epoch_config), config.training.epochs)
+        return train_chains(spec, members, linked)
+    from tasks.training import dp_sgd
+
+    steps = {}
+    for index, member in members.items():
+        steps[index] = minibatches(len(member.rows), configs[0].training.batch)
+    return dp_sgd.train_by_index(spec, members, privacy, steps)
+
+
+def score_records(architecture: Architecture, weights: Weights, images: Images, is_inside: Mask) -> pa.Table:
+    """Score all records in evaluation mode (REFERENCE)."""
+    from tasks.models.inference import logits
+
+    outputs = logits(architecture, [weights], images.train_images)[0]
+    labels = images.train_labels
+    return make_table(
+        REFERENCE,
+        inside=is_inside,
+        log_odds=log_odds(outputs, labels),
+        correct=outputs.argmax(axis=1) == labels,
+    )
+
+
+@task(
+    version=1,
+    name="membership.reference",
+    gpus=1.0,
+    many=train_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+)
+def train_reference(config: Reference, inputs: Inputs) -> pa.Table:
+    """Train a reference model and score all records with it (REFERENCE)."""
+    return single_table(train_many, config, inputs)
