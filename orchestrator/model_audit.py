@@ -36,13 +36,15 @@ REFERENCES = 64  # reference models that the next step recommends
 class ModelAndFolders:
     """A model file and the names or paths of its members and of other data.
 
-    `size` is the size of the images, HEIGHTxWIDTH. None: that of the images, or the one that the model takes.
+    `size` is the size of the images, HEIGHTxWIDTH. None: that of the images, or the one that the model takes. `label`
+    is the column of the classes if both sets are tables of features.
     """
 
     model: str
     members: str
     others: str
     size: str | None = None
+    label: str | None = None
 
     def file(self) -> ModelFile:
         """Return the model file. Raises SpecError if its name is invalid."""
@@ -65,7 +67,7 @@ class ModelAndFolders:
         names = []
         try:
             for path, role in ((self.members, "members"), (self.others, "others")):
-                name = name_dataset(path, role)
+                name = name_dataset(path, role, self.label)
                 if self.size is not None:
                     name = f"{name}#{self.size}"
                 names.append(fit_dataset(name, file, Interface()))

@@ -114,6 +114,7 @@ def audit(
     references: int | None = None,
     network: str | None = None,
     size: str | None = None,
+    label: str | None = None,
     batch: int = 256,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
@@ -122,9 +123,9 @@ def audit(
 ) -> Report:
     """Test whether a model treats its training data differently from other data, with a blind control on the two sets.
 
-    `model` is a torch module, which is put into evaluation mode, a function of a batch of images, or the path of a
-    model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
-    as the only output of this shape.
+    `model` is a torch module, which is put into evaluation mode, a scikit-learn estimator with `predict_proba`, a
+    function of a batch of images, or the path of a model file (`docs/external_models.md`). Except for estimators, it
+    returns logits (batch, classes): as a tensor or array, as `.logits`, or as the only output of this shape.
 
     `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
     pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
@@ -132,8 +133,9 @@ def audit(
     channels first; the report's `note` describes this. Copies within a set count once.
 
     If all three are paths or names, `size` is the size of the images, such as `224x224` (default: that of the images,
-    or the one that the model takes), and `references` trains this number of models of the `network` for comparison, on
-    random halves of the members, which gives each record an exact p-value.
+    or the one that the model takes), and `label` is the column of the classes in two tables of features. `references`
+    trains this number of models of the `network` for comparison, on random halves of the members, which gives each
+    record an exact p-value.
 
     The answer is *distinguishable*, *undecided* or *not assessable* and, with `references`, *memorised*, *not detected*
     or *undecided*. The remaining keywords are the options of `engram run` and, for files, fields of `membership`.
@@ -152,10 +154,10 @@ def audit(
         options.setdefault("address", "none")
     if len(paths) == 3:
         model_path, member_path, other_path = paths
-        files = model_audit.ModelAndFolders(model_path, member_path, other_path, size)
+        files = model_audit.ModelAndFolders(model_path, member_path, other_path, size, label)
         spec = model_audit.file_spec(files, {"seed": seed, **keywords}, references, network)
         return _run_spec(dataclasses.replace(spec, execution=options, store=location), observe)
-    for name, value in {"references": references, "network": network, "size": size, **keywords}.items():
+    for name, value in {"references": references, "network": network, "size": size, "label": label, **keywords}.items():
         if value is not None:
             raise SpecError(f"{name} is {value!r}, but objects in memory are audited as they are; pass paths to use it")
     opened_store = open_store(store_location(location))
