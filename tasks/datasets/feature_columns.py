@@ -30,6 +30,7 @@ MOST_CATEGORIES = 100  # per column
 # If at least this share of a column's distinct cells are numbers, its few texts are mistakes, not categories.
 MOST_NUMBERS = 0.9
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+GROUPED = r"^[+-]?[0-9]{1,3}([,' ][0-9]{3})+(\.[0-9]+)?$"  # thousands
 MISSING = ("", "na", "n/a", "nan", "none", "null", "?")  # in a column of numbers, in upper or lower case
 ALLOWED = "numbers (empty if missing) or at most {} distinct texts"
 MISSING_CATEGORY = "missing"
@@ -75,6 +76,10 @@ def _read_text(name: str, cells: pa.ChunkedArray, subject: str) -> Column:
     if pc.all(pc.or_(is_number, is_missing)).as_py():
         known = pc.if_else(is_number, pc.utf8_ltrim(cells, "+"), None)
         return Column(name, _finite(_numbers(known.cast(pa.float64())), subject))
+    is_grouped = pc.match_substring_regex(cells, GROUPED)
+    if pc.all(pc.or_(is_grouped, pc.or_(is_number, is_missing))).as_py():
+        row = int(np.argmax(np.asarray(is_grouped)))
+        raise DatasetError(f"{subject}: row {row + 1} is {cells[row].as_py()!r:.60}; write numbers without separators")
     return _read_categories(name, cells, pc.or_(is_number, is_missing), subject)
 
 

@@ -30,6 +30,7 @@ LABEL = re.compile(r"label=(.+)", re.DOTALL)
 RAW = "raw"
 ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
 BITS_ALLOWED = f"#bits{FEWEST_BITS} to #bits{BITS}"
+OF_TABLES = "#label=COLUMN, #raw, #members(COLUMN) and #others(COLUMN)"
 PLANTED = "#inverted10, #mislabelled10 and #duplicated10 (or another number)"
 ONE_SIZE = "all images must have one size: add #64x64, or another height x width, to the data set's name"
 
@@ -181,6 +182,8 @@ def split(name: str) -> tuple[str, Options]:
 def unknown(name: str) -> UnknownDataset:
     """Return the error for a data set name with an unknown option."""
     rest, _, word = name.rpartition("#")
+    if rest.startswith(TABLE):
+        return UnknownDataset(f"data set {rest!r} has no option #{word}; the options of a table are {OF_TABLES}")
     close_matches = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = ""
     if close_matches:

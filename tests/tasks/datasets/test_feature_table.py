@@ -131,6 +131,7 @@ def test_copies_share_a_split(tmp_path: Path) -> None:
             "column 'age' has numbers, but row 10 has 'old'; it",
         ),
         ({"age": [*AGES[:9], "1e999"], "outcome": OUTCOMES}, "column 'age': row 10 is infinite or too large"),
+        ({"age": ["1,000", *AGES[1:]], "outcome": OUTCOMES}, "column 'age': row 1 is '1,000'; write numbers without"),
         ({"age": [""] * 10, "outcome": OUTCOMES}, "column 'age' has no values; remove it"),
         ({**COLUMNS, "split": ["train", "left"] * 5}, "column 'split': row 2 is 'left'; it must be train or test"),
     ],
@@ -178,3 +179,7 @@ def test_name_needs_a_label_and_no_image_options(tmp_path: Path) -> None:
         read(name.partition("#")[0])
     with pytest.raises(DatasetError, match="has the option #8x8; tables have no shape"):
         read(f"{name}#8x8")
+    with pytest.raises(
+        DatasetError, match="has no option #lable=outcome; the options of a table are #label=COLUMN, #raw"
+    ):
+        read(f"{name.partition('#')[0]}#lable=outcome")
