@@ -17,6 +17,7 @@ def audit(
     references: int | None = None,
     network: str | None = None,
     size: str | None = None,
+    label: str | None = None,
     batch: int = 256,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
