@@ -117,7 +117,7 @@ class ClassifierTraining(NetworkTraining):
 
     network: Network = Network("cnn1")  # a field that replaces the property
     """The classifier: one of `tasks.models.catalog`, your own as package.module:factory, or a scikit-learn estimator,
-    for which only the seed of the following settings has an effect."""
+    on which epochs, optimiser, learning_rate and batch have no effect."""
     privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1 only); by default, train without."""
 
