@@ -29,7 +29,7 @@ Ask = Callable[[Array], Any]
 WHERE = "model"
 FAILED = "failed on"
 LOGITS = "pass a function that returns logits, such as lambda images: model(images).log()"
-EXPECTED = "a torch module, a scikit-learn estimator, a function of a batch of images, or the path of a model file"
+EXPECTED = "a torch module, a function of a batch of images, a scikit-learn estimator, or the path of a model file"
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,6 @@ DESCRIPTIONS: Mapping[str, str] = {
     "densenet100": "DenseNet-BC, 100 layers, growth 12, with batch norm; dropout",
     "resnet18": "ResNet-18 for small images, with batch norm",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape, classes) makes a torch.nn.Module from images to logits",
-    "sklearn:sklearn.MODULE.CLASS": "a scikit-learn estimator; sklearn:PACKAGE.MODULE:FACTORY makes your own",
 }
 # Batch norm that is part of a network is not an option, so each network can be written in only one way.
 OPTIONS: Mapping[str, frozenset[str]] = {

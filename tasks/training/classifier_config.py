@@ -116,8 +116,8 @@ class ClassifierTraining(NetworkTraining):
     has_estimators: ClassVar[bool] = True
 
     network: Network = Network("cnn1")  # a field that replaces the property
-    """The classifier: one of `tasks.models.catalog`, your own as package.module:factory, or a scikit-learn estimator,
-    on which epochs, optimiser, learning_rate and batch have no effect."""
+    """The classifier: one of `tasks.models.catalog`, your own as package.module:factory, or a scikit-learn estimator
+    such as sklearn:sklearn.ensemble.RandomForestClassifier, on which epochs, batch and learning_rate have no effect."""
     privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1 only); by default, train without."""
 
