@@ -40,13 +40,15 @@ REFERENCES = 16  # reference models that the next step recommends
 class ModelAndFolders:
     """A model file, or a table of its outputs, and the names or paths of its members and of other data.
 
-    `size` is the size of the images, HEIGHTxWIDTH. None: that of the images, or the one that the model takes.
+    `size` is the size of the images, HEIGHTxWIDTH. None: that of the images, or the one that the model takes. `label`
+    is the column of the classes if both sets are tables of features.
     """
 
     model: str
     members: str
     others: str
     size: str | None = None
+    label: str | None = None
 
     @property
     def is_table(self) -> bool:
@@ -75,7 +77,7 @@ class ModelAndFolders:
         names = []
         try:
             for path, role in ((self.members, "members"), (self.others, "others")):
-                name = name_dataset(path, role)
+                name = name_dataset(path, role, self.label)
                 if self.size is not None:
                     name = f"{name}#{self.size}"
                 if not self.is_table:

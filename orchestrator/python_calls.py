@@ -120,6 +120,7 @@ def audit(
     references: int | None = None,
     network: str | None = None,
     size: str | None = None,
+    label: str | None = None,
     batch: int = 256,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
@@ -128,17 +129,18 @@ def audit(
 ) -> Report:
     """Test whether a model treats its training data differently from other data, with a blind control on the two sets.
 
-    `model` is a torch module, which is put into evaluation mode, a function of a batch of images, or the path of a
-    model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
-    as the only output of this shape.
+    `model` is a torch module, which is put into evaluation mode, a scikit-learn estimator with `predict_proba`, a
+    function of a batch of images, or the path of a model file (`docs/external_models.md`). Except for estimators, it
+    returns logits (batch, classes): as a tensor or array, as `.logits`, or as the only output of this shape.
 
     `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
     pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
     Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
     channels first; the report's `note` describes this. Copies within a set count once.
 
-    If all three are paths or names, `model` may be a table of outputs (.csv, .parquet), and `size` is the size of the
-    images, such as `224x224` (default: that of the images, or the one that the model takes).
+    If all three are paths or names, `model` may be a table of outputs (.csv, .parquet), `size` is the size of the
+    images, such as `224x224` (default: that of the images, or the one that the model takes), and `label` is the column
+    of the classes in two tables of features.
 
     `references` compares the model's loss with this number of reference models of the `network`, each trained on a
     random half of both sets together. The attack is then stronger, and each record gets an exact p-value. For objects
@@ -160,11 +162,11 @@ def audit(
         options.setdefault("address", "none")
     if len(paths) == 3:
         model_path, member_path, other_path = paths
-        files = model_audit.ModelAndFolders(model_path, member_path, other_path, size)
+        files = model_audit.ModelAndFolders(model_path, member_path, other_path, size, label)
         spec = model_audit.file_spec(files, {"seed": seed, **keywords}, references, network)
         return _run_spec(dataclasses.replace(spec, execution=options, store=location), observe)
     fields: dict[str, Any] = {}
-    ignored: dict[str, Any] = {"size": size}
+    ignored: dict[str, Any] = {"size": size, "label": label}
     if references is None:
         ignored |= {"network": network, **keywords}
     else:

@@ -29,14 +29,22 @@ Words = Annotated[
     typer.Argument(
         metavar="MODEL MEMBERS OTHERS [FIELD=VALUE]...",
         help="A model file or a table of its outputs (.csv, .parquet), its training images, and images of the same "
-        "source that it was not trained on: folders with one sub-folder per class, lists, or names of data sets. "
-        "Fields change the configuration of membership.",
+        "source that it was not trained on: folders with one sub-folder per class, lists, tables with --label, or "
+        "names of data sets. Fields change the configuration of membership.",
     ),
 ]
 Size = Annotated[
     str | None,
     typer.Option(
         metavar="HEIGHTxWIDTH", help="The size of the images. [default: theirs, or the one that the model takes]"
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="The sets are tables of features (.csv, .parquet) with this column of classes.",
     ),
 ]
 References = Annotated[
@@ -62,6 +70,7 @@ Example = Annotated[bool, typer.Option("--example", help="Audit a small model th
 def audit(
     words: Words = None,
     size: Size = None,
+    label: Label = None,
     references: References = None,
     network: NetworkOption = None,
     example: Example = False,
@@ -81,12 +90,12 @@ def audit(
     if references is None:
         execution = {"address": "none", **execution}
     if example:
-        if words or size or references is not None or network:
-            raise SpecError("--example takes neither files nor --size, --references or --network")
+        if words or size or label or references is not None or network:
+            raise SpecError("--example takes neither files nor --size, --label, --references or --network")
         spec = model_audit.example_spec()
         files = None
     else:
-        files, fields = _split(words or [], size)
+        files, fields = _split(words or [], size, label)
         if network is not None and references is None:
             raise SpecError(f"--network is given without --references; add --references {REFERENCES}")
         spec = model_audit.file_spec(files, fields, references, network)
@@ -95,7 +104,7 @@ def audit(
     return run_to_completion(lambda: spec, gate, json, next_step)
 
 
-def _split(words: list[str], size: str | None) -> tuple[ModelAndFolders, dict[str, str]]:
+def _split(words: list[str], size: str | None, label: str | None) -> tuple[ModelAndFolders, dict[str, str]]:
     """Return the model and both sets, and the fields. Raises SpecError unless there are three paths."""
     paths: list[str] = []
     while words and len(paths) < 3 and not _is_field(words[0]):
@@ -107,7 +116,7 @@ def _split(words: list[str], size: str | None) -> tuple[ModelAndFolders, dict[st
             "and a folder of other images, or --example"
         )
     model, members, others = paths
-    return ModelAndFolders(model, members, others, size), dict(settings(words))
+    return ModelAndFolders(model, members, others, size, label), dict(settings(words))
 
 
 def _is_field(word: str) -> bool:

@@ -21,7 +21,7 @@ from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
-from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
+from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset, is_table
 from tasks.datasets.notes import data_notes
 
 # Accepted by every audit in addition to its configuration fields: `tiny` cuts data, epochs and members for runs that
@@ -236,7 +236,24 @@ def pin_cells(
             pinned_values[thing] = pin_one(thing, cached_digests)
         return pinned_values[thing]
 
-    return [_fit(replace(cell, config=_pin_parts(cell.config, pin))) for cell in cells]
+    pinned = []
+    for cell in cells:
+        _check_tables(cell)
+        pinned.append(_fit(replace(cell, config=_pin_parts(cell.config, pin))))
+    return pinned
+
+
+def _check_tables(cell: Cell) -> None:
+    """Raise SpecError if the configuration names a table of features and the audit reads only other data."""
+    tables = [part.name for _, part in walk(cell.config) if isinstance(part, Dataset) and is_table(part)]
+    if not tables or audits.find(cell.audit).audit.reads_tables:
+        return
+    readers = []
+    for name in audits.names():
+        registered = audits.find_installed(name)
+        if registered is not None and registered.audit.reads_tables:
+            readers.append(name)
+    raise SpecError(f"{cell.audit} reads no tables, such as {tables[0]}; tables are read by {', '.join(readers)}")
 
 
 def _fit(cell: Cell) -> Cell:

@@ -17,6 +17,7 @@ from tasks.contract.pinnable import PinnedName, Unavailable
 from tasks.worker.files import regular_bytes
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
+TABLE = "table:"  # prefix of tables of features
 
 
 class DatasetError(Unavailable):
@@ -64,3 +65,8 @@ class Dataset(PinnedName):
 
     def extras(self) -> tuple[Extra, ...]:
         return (NIBABEL,) if self.name.startswith("acdc-") else ()
+
+
+def is_table(dataset: Dataset) -> bool:
+    """Return whether the data set is a table of features (`tasks.datasets.feature_table`)."""
+    return dataset.name.startswith(TABLE)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tasks.datasets.dataset import DatasetError
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
+# Records of a table are stored like images of one pixel, as float32 (n, 1, 1, features). The type above covers both.
+ONE_PIXEL = (1, 1)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
 Indices = NDArray[np.integer]  # (n,), each in [0, len(rows)), in any order, with or without repeats
 
@@ -98,7 +100,7 @@ class Extended:
         is_original = rows < len(self.rows)
         if is_original.all():
             return self.rows.pixels(rows)
-        out = np.empty((len(rows), *self.shape), np.uint8)
+        out = np.empty((len(rows), *self.shape), self.more.dtype)
         out[is_original] = self.rows.pixels(rows[is_original])
         out[~is_original] = self.more[rows[~is_original] - len(self.rows)]
         return out
@@ -120,7 +122,10 @@ class Opened:
 
 def pixel_bytes(pictures: PictureSet) -> int:
     height, width, channels = pictures.shape
-    return (len(pictures.train) + len(pictures.test)) * height * width * channels
+    values = (len(pictures.train) + len(pictures.test)) * height * width * channels
+    if isinstance(pictures, Images):
+        return values * pictures.train_images.itemsize
+    return values
 
 
 TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers
@@ -134,6 +139,8 @@ class Images:
     `train_groups` contains the group number of each image, and `train_origins` the SHA-256 of its original (of its
     pixels, as in `tasks.datasets.mixtures`). They are None if every image is its own group, or if no image derives from
     another. `notes` are one-line warnings from the reader, for `tasks.datasets.notes`.
+
+    The records of a table have float32 features instead of pixels, whose names are in `features`.
     """
 
     train_images: Pixels
@@ -145,6 +152,7 @@ class Images:
     train_groups: NDArray[np.int64] | None = None  # (n,)
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
     notes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # names of a table's features
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -168,6 +176,11 @@ class Images:
         return height, width, channels
 
     @property
+    def is_table(self) -> bool:
+        """Whether these are records of a table rather than images."""
+        return is_table(self.train_images)
+
+    @property
     def train(self) -> InMemory:
         return InMemory(self.train_images, self.train_labels)
 
@@ -176,9 +189,23 @@ class Images:
         return InMemory(self.test_images, self.test_labels)
 
 
+def is_table(images: NDArray[Any]) -> bool:
+    """Return whether these are records of a table, (n, 1, 1, features), rather than images."""
+    return images.dtype == np.float32 and images.ndim == 4 and images.shape[1:3] == ONE_PIXEL
+
+
+def fractions(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Return images in [0, 1]. The features of a table stay unchanged."""
+    if is_table(images):
+        return images
+    scaled: NDArray[np.float32] = np.divide(images, 255, dtype=np.float32)
+    return scaled
+
+
 def _check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
-    """Raise DatasetError unless images are uint8 (n, h, w, 1 or 3) with n labels below `classes`."""
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+    """Raise DatasetError unless images are uint8 (n, h, w, 1 or 3), or a table, with n labels below `classes`."""
+    is_image = images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] in (1, 3)
+    if not is_image and not is_table(images):
         raise DatasetError(f"{name} images are {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
     if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
         raise DatasetError(f"{name} labels are {labels.dtype} {labels.shape}; expected int64 ({len(images)},)")

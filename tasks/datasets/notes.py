@@ -21,8 +21,8 @@ from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
 # Increase this when a rule is added or changed, so that notes of other versions are not reused.
-VERSION = 3
-EXAMINED = ("folder", "list", "parquet", "boxed")  # kinds of users' data sets; published sets are not examined
+VERSION = 4
+EXAMINED = ("folder", "list", "parquet", "table", "boxed")  # kinds of users' data sets; published sets are not examined
 SAMPLE = 64  # boxed images whose levels are examined
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
@@ -34,19 +34,22 @@ def _notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
 
 def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
     """Yield notes on exact copies among the training images and in the test split, and on near copies."""
+    things = "rows" if images.is_table else "images"
     copies = count_copies(images, np.arange(len(images.train_images)))
     if copies.groups:
         yield (
-            f"{copies.groups:,} groups of exact copies among the training images ({copies.images:,} images); the "
+            f"{copies.groups:,} groups of exact copies among the training {things} ({copies.images:,} {things}); the "
             "copies of a group count as one record, with one coin and in one split"
         )
     training_contents = {digest.tobytes() for digest in contents(images.train_images)}
     in_test = sum(digest.tobytes() in training_contents for digest in contents(images.test_images))
     if in_test:
         yield (
-            f"{in_test:,} of {len(images.test_images):,} test images are exact copies of training images: the accuracy "
-            "on them is not that on unseen images; remove them"
+            f"{in_test:,} of {len(images.test_images):,} test {things} are exact copies of training {things}: the "
+            f"accuracy on them is not that on unseen {things}; remove them"
         )
+    if images.is_table:
+        return
     near = find_near_copies(images.train_images)
     if near:
         first, second = near[0]

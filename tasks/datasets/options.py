@@ -4,6 +4,8 @@ folder:scans#64x64#grey               resized to height 64 and width 64, in grey
 folder:scans#64x64#grey#inverted10    as above, with the first ten training images inverted
 folder:scans#bits12                   16-bit grey levels with 4095 as white, as written by scanners
 list:records.csv#members(trained)     the rows whose column `trained` marks a member (`tasks.datasets.selection`)
+table:patients.csv#label=outcome      a table of features whose column `outcome` holds the classes
+table:patients.csv#label=outcome#raw  as above, with the numbers as they are in the file
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 
-from tasks.datasets.dataset import UnknownDataset
+from tasks.datasets.dataset import TABLE, UnknownDataset
 from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
 from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
@@ -24,8 +26,11 @@ RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
 SHAPE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 DEPTH = re.compile(r"bits([0-9]{1,2})")
+LABEL = re.compile(r"label=(.+)", re.DOTALL)
+RAW = "raw"
 ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
 BITS_ALLOWED = f"#bits{FEWEST_BITS} to #bits{BITS}"
+OF_TABLES = "#label=COLUMN, #raw, #members(COLUMN) and #others(COLUMN)"
 PLANTED = "#inverted10, #mislabelled10 and #duplicated10 (or another number)"
 ONE_SIZE = "all images must have one size: add #64x64, or another height x width, to the data set's name"
 
@@ -34,7 +39,8 @@ ONE_SIZE = "all images must have one size: add #64x64, or another height x width
 class Options:
     """A size and number of channels (None: unchanged), and planted observations (None: none).
 
-    `bits` is the bit depth of 16-bit grey levels (None: 16). `selection` defines the rows to read (None: all).
+    `bits` is the bit depth of 16-bit grey levels (None: 16). `selection` defines the rows to read (None: all). `label`
+    and `is_raw` are options of tables: the column of the classes, and whether numbers stay as they are.
     """
 
     size: tuple[int, int] | None = None  # height and width
@@ -42,18 +48,21 @@ class Options:
     planting: Planting | None = None
     bits: int | None = None
     selection: Selection | None = None
+    label: str | None = None
+    is_raw: bool = False
 
     def __str__(self) -> str:
         size = "" if self.size is None else f"#{self.size[0]}x{self.size[1]}"
         colours = "".join(f"#{name}" for name, channels in CHANNELS.items() if channels == self.channels)
         depth = "" if self.bits is None else f"#bits{self.bits}"
         selected = "" if self.selection is None else f"#{self.selection}"
-        return selected + depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
+        of_table = ("" if self.label is None else f"#label={self.label}") + (f"#{RAW}" if self.is_raw else "")
+        return of_table + selected + depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
 
     @property
     def has_shape(self) -> bool:
         """Return whether the options change the decoded images."""
-        return replace(self, bits=None, selection=None) != AS_THEY_ARE
+        return replace(self, bits=None, selection=None, label=None, is_raw=False) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
         """Convert images (n, h, w, c) of one size to this shape."""
@@ -151,6 +160,12 @@ def split(name: str) -> tuple[str, Options]:
             if options.bits:
                 raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; keep one")
             options = replace(options, bits=bits)
+        elif rest.startswith(TABLE) and (label := LABEL.fullmatch(word)):
+            if options.label is not None:
+                raise UnknownDataset(f"data set {name!r} has two labels, #{word} and #label={options.label}; keep one")
+            options = replace(options, label=label[1].strip())
+        elif rest.startswith(TABLE) and word == RAW:
+            options = replace(options, is_raw=True)
         elif (selection := parse_selection(word)) is not None:
             if options.selection:
                 raise UnknownDataset(f"data set {name!r} selects twice, #{word} and #{options.selection}; keep one")
@@ -167,6 +182,8 @@ def split(name: str) -> tuple[str, Options]:
 def unknown(name: str) -> UnknownDataset:
     """Return the error for a data set name with an unknown option."""
     rest, _, word = name.rpartition("#")
+    if rest.startswith(TABLE):
+        return UnknownDataset(f"data set {rest!r} has no option #{word}; the options of a table are {OF_TABLES}")
     close_matches = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = ""
     if close_matches:

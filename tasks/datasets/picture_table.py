@@ -25,6 +25,7 @@ from tasks.worker.delimited_text import DelimitedTextError, match_names, read_de
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")
+LIST = "list of images"
 NAMED = ("path", "label")  # required in every row
 
 
@@ -137,13 +138,16 @@ def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
         separated = ""
         if len(header) == 1:
             separated = ", separated by commas, semicolons or tabs"
+        of_features = ""
+        if columns.kind == LIST:
+            of_features = f". A table of features needs its label column: table:{file.name}#label=COLUMN"
         raise DatasetError(
             f"{file} has the columns {have}; it must have {required_names} and, optionally, {columns.optional}, each "
-            f"once{separated}"
+            f"once{separated}{of_features}"
         )
 
 
-LIST_COLUMNS = Columns("list of images", NAMED, "split")
+LIST_COLUMNS = Columns(LIST, NAMED, "split")
 
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:

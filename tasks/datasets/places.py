@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import acdc, binary_records, celeba, options, parquet, records, tickets
+from tasks.datasets import acdc, binary_records, celeba, feature_table, options, parquet, records, tickets
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
@@ -56,6 +56,7 @@ DESCRIPTIONS = {
     "folder:PATH": "your images, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your images listed in a CSV or Parquet file with columns path, label and, optionally, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
+    "table:FILE": "your table of numbers and categories, CSV or Parquet, such as table:patients.csv#label=outcome",
     "records:FILE": "your records other than images, such as questions: JSON Lines or Parquet with a field id",
     "imagenet:PATH": "ImageNet, or some of its classes, unpacked in your own folder, with the XML files of its boxes",
     "boxed:TABLE": "your images with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
@@ -67,6 +68,7 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
+    "table": lambda path, shape: feature_table.source(path, shape) if path.is_file() else None,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
     "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
     "boxed": lambda path, shape: table.source(path, shape.bits) if path.is_file() else None,
@@ -77,6 +79,7 @@ WHAT = {
     "folder": "folder",
     "list": "file",
     "parquet": "train.parquet and test.parquet, or shards of them, in",
+    "table": "file",
     "records": "file",
     "imagenet": "train/n01440764 and further classes in",
     "boxed": "file",
@@ -94,6 +97,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
 }
 # Data sets without plain images, by name or kind.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
+TABLE = "table"  # the kind of tables of features
 WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit images may use fewer bits
 TEXTS = {
     "records": "records",
@@ -207,7 +211,7 @@ def find(name: str) -> tuple[str, Source]:
     plain, shape = options.split(name)
     absolute, source = _locate_source(plain, shape)
     kind = plain.partition(":")[0]
-    shapeless = TEXTS.get(kind) or BOXED.get(kind)
+    shapeless = TEXTS.get(kind) or BOXED.get(kind) or {TABLE: "tables"}.get(kind)
     if shape.bits is not None and kind not in WITH_DEPTH:
         kinds = ", ".join(f"{kind_name}:" for kind_name in WITH_DEPTH)
         raise UnknownDataset(f"data set {name!r} has the option #bits{shape.bits}; it is for {kinds}")
@@ -215,8 +219,9 @@ def find(name: str) -> tuple[str, Source]:
         kinds = ", ".join(f"{kind_name}:" for kind_name in WITH_COLUMNS)
         raise UnknownDataset(f"data set {name!r} has the option #{shape.selection}; it is for {kinds}")
     if shape.has_shape and shapeless is not None:
-        raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
-    return f"{absolute}{shape}", source if kind in BOXED else options.reshape_source(source, shape)
+        of_images = replace(shape, label=None, is_raw=False)
+        raise UnknownDataset(f"data set {name!r} has the option {of_images}; {shapeless} have no shape")
+    return f"{absolute}{shape}", source if kind in (*BOXED, TABLE) else options.reshape_source(source, shape)
 
 
 def _locate_source(name: str, shape: Options) -> tuple[str, Source]:

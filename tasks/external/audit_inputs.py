@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.datasets.images import is_table
+
 if TYPE_CHECKING:
     from tasks.datasets.images import Images
 
@@ -67,9 +69,10 @@ def compatible_sets(inside: RecordSet, outside: RecordSet) -> tuple[RecordSet, R
             f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; both sets "
             "must have the same class names, because classes are numbered by name"
         )
-    if is_bytes(inside.images) and _is_unit(outside.images):
+    are_tables = is_table(inside.images) and is_table(outside.images)
+    if not are_tables and is_bytes(inside.images) and _is_unit(outside.images):
         inside = scale(inside, "members")
-    elif is_bytes(outside.images) and _is_unit(inside.images):
+    elif not are_tables and is_bytes(outside.images) and _is_unit(inside.images):
         outside = scale(outside, "nonmembers")
     have_layouts = inside.images.ndim > 2 and outside.images.ndim > 2
     if inside.images.shape[1:] == outside.images.shape[1:] or not have_layouts:
@@ -227,6 +230,9 @@ def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
         records = whole_set(catalog.load(Dataset.parse(dataset_name)), name)
     except ValueError as error:
         raise ValueError(f"{name}: {_one_line(error)}") from None
+    if is_table(records.images):
+        note = f"{name}: {len(records.labels):,} rows of {dataset_name}"
+        return replace(records, images=records.images.reshape(len(records.labels), -1), notes=(note,))
     note = f"{name}: {len(records.labels):,} images of {dataset_name}, in [0, 1], as (channels, height, width)"
     scaled = np.divide(records.images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
     return replace(records, images=scaled, notes=(note,))
@@ -242,13 +248,26 @@ def whole_set(dataset: Images, name: str) -> RecordSet:
     return RecordSet(_checked_images(images, labels, name), labels, dataset.names)
 
 
-def name_dataset(path_or_name: str, name: str) -> str:
+def name_dataset(path_or_name: str, name: str, label: str | None = None) -> str:
     """Return the name of a data set: unchanged, or of a folder, list or Parquet file that is given by its path.
+
+    With a `label`, a CSV or Parquet file is a table of features with this label column. A given model takes the numbers
+    of a table as they are in the file (`#raw`).
 
     Raises ValueError, with `name` as the subject, if there is no such data set, or if it has two splits.
     """
+    from tasks.datasets import feature_table
+    from tasks.datasets.dataset import TABLE
+    from tasks.datasets.options import RAW, split
     from tasks.datasets.places import EMBEDDED, OWN
 
+    if path_or_name.startswith(TABLE):
+        plain, table_options = split(path_or_name)
+        return f"{plain}{replace(table_options, label=label or table_options.label, is_raw=True)}"
+    if label is not None:
+        if Path(path_or_name).suffix.lower() not in feature_table.SUFFIXES:
+            raise ValueError(f"{name} is {path_or_name!r}; with a label column, it must be a table (.csv or .parquet)")
+        return f"{TABLE}{Path(path_or_name).expanduser()}#label={label}#{RAW}"
     kind = path_or_name.partition(":")[0]
     if kind in OWN or path_or_name.partition("#")[0] in EMBEDDED:
         folder = Path(path_or_name.partition(":")[2].partition("#")[0]).expanduser()

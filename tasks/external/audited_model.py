@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.datasets.images import ONE_PIXEL
 from tasks.external.audit_inputs import BYTE, RecordSet, is_bytes
 from tasks.external.image_shape import channel_axis
 from tasks.external.outputs import check_asked_twice, check_class_order, other_batch, read_answers
+from tasks.models.estimators import log_probabilities
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -27,7 +29,7 @@ Ask = Callable[[Array], Any]
 WHERE = "model"
 FAILED = "failed on"
 LOGITS = "pass a function that returns logits, such as lambda images: model(images).log()"
-EXPECTED = "a torch module, a function of a batch of images, or the path of a model file"
+EXPECTED = "a torch module, a function of a batch of images, a scikit-learn estimator, or the path of a model file"
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def _open_model(model: Any, sets: tuple[RecordSet, RecordSet], classes: int, bat
     elif _is_module(model):
         with _evaluation_mode(model) as ask:
             yield ask
+    elif hasattr(model, "predict_proba") and not isinstance(model, type):
+        yield _estimator_model(model)
     elif callable(model) and not isinstance(model, type):
         yield _function_model(model)
     else:
@@ -148,11 +152,26 @@ def _function_model(model: Callable[[Any], Any]) -> Ask:
     return ask
 
 
+def _estimator_model(model: Any) -> Ask:
+    """Wrap a scikit-learn estimator, which returns probabilities of the classes that it was trained on."""
+
+    def ask(images: Array) -> Any:
+        p = np.asarray(model.predict_proba(images.reshape(len(images), -1)), np.float64)
+        known = np.asarray(model.classes_)
+        if known.dtype.kind not in "iu" or not np.array_equal(known, np.arange(len(known))):
+            raise ValueError(f"its classes are {known[:5].tolist()}; expected class numbers from 0, without gaps")
+        return log_probabilities(p)
+
+    return ask
+
+
 def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
     """Load a model file as in every other audit, for images in [0, 1] of shape (channels, height, width)."""
     from tasks.external.loading import load_model
     from tasks.external.model_file import Interface, ModelFile, pin
 
+    if images.ndim == 2:
+        return _file_model_of_rows(name, images, classes, batch)
     if images.ndim not in (3, 4):
         raise ValueError(f"model {name} takes images, but the records have shape {images.shape[1:]}")
     shape = _image_shape(images)
@@ -165,6 +184,22 @@ def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
         pixels = pixels.transpose(0, 2, 3, 1)
         rows = range(0, len(pixels), loaded_model.rows)
         return np.concatenate([loaded_model.raw_fractions(pixels[start : start + loaded_model.rows]) for start in rows])
+
+    return ask
+
+
+def _file_model_of_rows(name: str, rows: Array, classes: int, batch: int) -> Ask:
+    """Load a model file for rows of a table (n, features)."""
+    from tasks.external.loading import load_model
+    from tasks.external.model_file import Interface, ModelFile, pin
+
+    shape = (*ONE_PIXEL, rows.shape[1])
+    loaded_model = load_model(pin(ModelFile.parse(name)), shape, Interface(batch=batch), classes)
+
+    def ask(part: Array) -> Any:
+        values: Any = np.asarray(part, np.float32).reshape(len(part), *shape)
+        starts = range(0, len(values), loaded_model.rows)
+        return np.concatenate([loaded_model.raw(values[start : start + loaded_model.rows]) for start in starts])
 
     return ask
 

@@ -32,6 +32,9 @@ def fit_dataset(name: str, model: ModelFile, interface: Interface) -> str:
         has_one_size = False
     else:
         has_one_size = True
+    if images.is_table:
+        load_model(pinned, images.shape, interface, images.classes)  # raises an error that describes the mismatch
+        return name
     height, width, channels = images.shape
     colours = _in_order(channels)
     if has_one_size:

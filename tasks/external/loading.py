@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.contract.extras import ONNXRUNTIME
-from tasks.datasets.images import Pixels
+from tasks.datasets.images import Pixels, fractions, is_table
 from tasks.external import archives, onnx_session
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
@@ -33,6 +33,7 @@ from tasks.external.weights import (
     watch_first_call,
 )
 from tasks.models import modules
+from tasks.models.catalog import is_record
 from tasks.worker.hardware import device, exactly
 
 Batch = NDArray[np.float32]  # images in the form that the model takes
@@ -75,7 +76,8 @@ class LoadedModel:
         images, like a model exported in training mode. Raises ValueError in this case, and if the model fails or its
         outputs are invalid.
         """
-        if images.dtype != np.uint8 or images.shape[1:] != self.shape:
+        is_expected = images.dtype == np.uint8 or is_table(images)
+        if not is_expected or images.shape[1:] != self.shape:
             raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {self._size})")
         if not len(images):
             raise ValueError(f"model {self.model.name}: there are no images to evaluate")
@@ -93,7 +95,7 @@ class LoadedModel:
 
     def raw(self, images: Pixels) -> NDArray[np.floating]:
         """Return the raw outputs for at most `rows` images. Raises ValueError if the model fails."""
-        return self.raw_fractions(np.divide(images, 255, dtype=np.float32))
+        return self.raw_fractions(fractions(images))
 
     def raw_fractions(self, images: NDArray[np.float32]) -> NDArray[np.floating]:
         """Return the raw outputs for at most `rows` images (n, h, w, c) in [0, 1]."""
@@ -151,7 +153,7 @@ def load_model(
     _check_channels(interface, shape)
     model_bytes = b"" if folder else content(model)
     if model.kind == "onnx":
-        rows, forward = onnx(model, model_bytes, interface)
+        rows, forward = onnx(model, model_bytes, interface, axes=2 if is_record(shape) else 4)
         return _fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
     if target_device is not None:
         devices = [target_device]
@@ -256,15 +258,20 @@ def log_probabilities(
 
 def prepare_images(images: Pixels, interface: Interface) -> Batch:
     """Scale, normalise and lay out images as the interface specifies, in float32."""
-    return _arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
+    return _arrange_fractions(fractions(images), interface)
 
 
 def _arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
-    """Normalise and lay out images (n, h, w, c) in [0, 1] as the interface specifies."""
+    """Normalise and lay out images (n, h, w, c) in [0, 1] as the interface specifies.
+
+    The records of a table become rows (n, features).
+    """
     if interface.mean:
         mean = np.array(interface.mean, np.float32)
         std = np.array(interface.std, np.float32)
         pixels = (pixels - mean) / std
+    if is_table(pixels):
+        return np.ascontiguousarray(pixels.reshape(len(pixels), -1))
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) if interface.layout == "nchw" else pixels)
 
 
@@ -369,8 +376,11 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
 
 
-def onnx(model: ModelFile, model_bytes: bytes, interface: Interface) -> tuple[Rows, Forward]:
-    """Start onnxruntime on the CPU, in a child process with limited memory (`tasks.external.onnx_session`)."""
+def onnx(model: ModelFile, model_bytes: bytes, interface: Interface, axes: int = 4) -> tuple[Rows, Forward]:
+    """Start onnxruntime on the CPU, in a child process with limited memory (`tasks.external.onnx_session`).
+
+    The model's input has `axes` axes: 4 for images, 2 for rows of a table.
+    """
     if not onnx_session.is_installed():
         raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}")
     try:
@@ -378,10 +388,11 @@ def onnx(model: ModelFile, model_bytes: bytes, interface: Interface) -> tuple[Ro
     except ValueError as error:
         raise ValueError(f"model {model.name} cannot be read: {_outside(str(error))}") from None
     inputs = session.inputs
-    if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
+    if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != axes:
         description = ", ".join(f"{argument.name} {argument.type} {list(argument.shape)}" for argument in inputs)
         raise ValueError(
-            f"model {model.name} takes {description}; expected one float32 tensor of images with four axes"
+            f"model {model.name} takes {description}; expected one float32 tensor of "
+            f"{'images with four axes' if axes == 4 else 'rows with two axes'}"
         )
 
     def forward(images: Batch) -> NDArray[np.floating]:

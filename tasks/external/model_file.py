@@ -69,6 +69,7 @@ Gives = Literal["logits", "probabilities", "log-probabilities"]
 Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
 WEIGHTS = (".pt", ".pth", ".ckpt", ".npz", ".safetensors")
+PICKLES = (".pkl", ".pickle", ".joblib", ".skops")
 WEIGHTS_ALONE = (".ckpt", ".npz", ".safetensors")  # never a whole model
 # A factory's name ends at the first plus sign, since it cannot contain one.
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
@@ -97,6 +98,12 @@ class ModelFile(PinnedName):
             network_source = "a factory" if self.factory is not None else "timm"
             raise ValueError(
                 f"model is {self.name!r}; expected weights for {network_source} in one of {', '.join(WEIGHTS)}"
+            )
+        if suffix in PICKLES:
+            raise ValueError(
+                f"model is {self.name!r}, a pickle, which is refused: reading it would run its code. Pass the "
+                "estimator to engram.audit in Python, or save it as ONNX (skl2onnx, with zipmap=False) and set "
+                "interface.output=probabilities interface.gives=probabilities"
             )
         if not self.is_weights and suffix in WEIGHTS_ALONE:
             raise ValueError(f"model is {self.name!r}, a file of weights, which {needs_network(self.path)}")

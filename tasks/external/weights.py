@@ -25,6 +25,7 @@ from tasks.external.file_contents import drop_wrappers, holds_tensors_alone, is_
 from tasks.external.inert_pickle import SavedFile, Unreadable, open_saved, read_tensor
 from tasks.external.model_file import ModelFile
 from tasks.models import custom, modules
+from tasks.models.catalog import input_shape
 from tasks.models.custom import Factory
 from tasks.user_code.loaded import UncoveredImport, watch_imports
 
@@ -62,11 +63,10 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
     assert isinstance(factory, Factory)
     if classes is None:
         raise ValueError(f"model {model.name} is made by a factory, which requires the number of classes")
-    height, width, channels = shape
     make = modules.import_factory(factory)
     try:
         with watch(factory):
-            module = make((channels, height, width), classes)
+            module = make(input_shape(shape), classes)
     except UncoveredImport:
         raise
     except Exception as error:

@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.models.custom import Factory, Named, is_own
+from tasks.contract.extras import SCIKIT_LEARN, Extra
+from tasks.models.custom import ESTIMATOR, Factory, Named, is_estimator, is_own
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,6 +69,17 @@ def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: 
 
 
 Shape = tuple[int, int, int]  # image shape: height, width, channels
+
+
+def is_record(shape: Shape) -> bool:
+    """Return whether this is the shape of a record of a table, which is stored like an image of one pixel."""
+    return shape[:2] == (1, 1)
+
+
+def input_shape(shape: Shape) -> tuple[int, ...]:
+    """Return the shape of one input of a user's network: (channels, height, width), or (features,) for a table."""
+    height, width, channels = shape
+    return (channels,) if is_record(shape) else (channels, height, width)
 
 
 def _scale_count(count: int, width: float) -> int:
@@ -186,18 +198,35 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Network(Named):
-    """A classifier by name: `mlp1`, `package.module:factory` or `package.module:factory@digest`."""
+    """A classifier by name: `mlp1`, `package.module:factory` or `package.module:factory@digest`.
+
+    `sklearn:sklearn.module.Class` or `sklearn:package.module:factory` is a scikit-learn estimator.
+    """
 
     choices = f"one of {', '.join(DESCRIPTIONS)}"
 
     def check(self) -> None:
-        check(str(self))
+        check(str(self), has_estimators=True)
+
+    @property
+    def is_estimator(self) -> bool:
+        return is_estimator(self.name)
+
+    def extras(self) -> tuple[Extra, ...]:
+        return (SCIKIT_LEARN,) if self.is_estimator else ()
 
 
-def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> None:
-    """Raise ValueError unless the network exists, supports these regularisers and is available at this width."""
+def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0, has_estimators: bool = False) -> None:
+    """Raise ValueError unless the network exists, supports these regularisers and is available at this width.
+
+    Estimators are refused unless the caller `has_estimators`.
+    """
+    if is_estimator(name) and not has_estimators:
+        raise ValueError(f"network is {name}; only membership trains scikit-learn estimators")
     if is_own(name):
         Factory.parse(name)
+    elif is_estimator(name):
+        _check_estimator(name)
     elif name not in OPTIONS:
         raise ValueError(f"network is {name!r}; it must be {Network.choices}")
     _check_width("network", name, width, CLASSIFIERS)
@@ -211,6 +240,16 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
         supported_options = ", ".join(sorted(options)) or "none"
         raise ValueError(
             f"{refused[0]} is on, but {name} has no such option; its regularisers are: {supported_options}"
+        )
+
+
+def _check_estimator(name: str) -> None:
+    """Raise ValueError unless this is the path of a class in scikit-learn."""
+    parts = name.removeprefix(ESTIMATOR).split(".")
+    if len(parts) < 2 or parts[0] != "sklearn" or not all(map(str.isidentifier, parts)):
+        raise ValueError(
+            f"network is {name!r}; write an estimator as sklearn:sklearn.ensemble.RandomForestClassifier, or your own, "
+            "with any arguments, as sklearn:package.module:factory"
         )
 
 

@@ -1,8 +1,9 @@
 """Models in a config: built-in models, or users' models pinned by the digest of their source.
 
 A user's model is written `package.module:factory`, or `...:factory@digest` with the digest of its source. A
-classifier's factory takes the image shape (channels, height, width) and the number of classes, and returns a
-torch.nn.Module that maps images (rows, channels, height, width) in [0, 1] to logits (rows, classes).
+classifier's factory takes the image shape (channels, height, width), or (features,) for a table, and the number of
+classes. It returns a torch.nn.Module that maps images (rows, channels, height, width) in [0, 1], or rows of features,
+to logits (rows, classes). After the prefix `sklearn:`, it returns a scikit-learn estimator (`tasks.models.estimators`).
 `tasks.training.custom_density` describes factories of density models. Naming a factory imports no code.
 """
 
@@ -19,6 +20,7 @@ from tasks.user_code.closure import SourceFile, digest_of_files, find_files
 
 T = TypeVar("T", bound="Named")
 NAMED = 5  # source files listed in an error
+ESTIMATOR = "sklearn:"  # prefix of a scikit-learn estimator
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Named(PinnedName):
             return self.name
         if not self.digest:
             raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
-        return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
+        prefix = ESTIMATOR if is_estimator(self.name) else ""
+        return f"{prefix}{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known_digests: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
         """Return the model, with the digest of its source if it is a user's model.
@@ -60,9 +63,14 @@ class Named(PinnedName):
         raise NotImplementedError
 
 
+def is_estimator(name: str) -> bool:
+    """Return whether the name refers to a scikit-learn estimator, from scikit-learn or from a user's factory."""
+    return name.startswith(ESTIMATOR)
+
+
 def is_own(name: str) -> bool:
     """Return whether the name refers to a user's model."""
-    return ":" in name
+    return ":" in name.removeprefix(ESTIMATOR)
 
 
 def pin(model: T) -> T:
@@ -87,7 +95,7 @@ class Factory:
     @classmethod
     def parse(cls, text: str, noun: str = "network") -> Factory:
         """Parse `package.module:factory` or `package.module:factory@digest`. Raises ValueError for any other text."""
-        path, separator, digest = text.partition("@")
+        path, separator, digest = text.removeprefix(ESTIMATOR).partition("@")
         module, _, function = path.partition(":")
         if not (
             all(part.isidentifier() for part in (*module.split("."), function)) and bool(separator) == bool(digest)

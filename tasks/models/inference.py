@@ -33,10 +33,17 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
                 tensors[name] = torch.from_numpy(stack).to(target_device)
             for start in range(0, len(images), ROWS_AT_ONCE):
                 rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
-                pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
+                pixels = fractions(rows.flatten(1), torch.float32)
                 outputs = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
                 out[first : first + together, start : start + len(rows)] = outputs.cpu().numpy()
     return out
+
+
+def fractions(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return bytes scaled to [0, 1] in a new tensor. Other values, the features of a table, are not scaled."""
+    if values.dtype == torch.uint8:
+        return values.to(dtype, copy=True).mul_(1 / 255)
+    return values.to(dtype)
 
 
 class Recorded(Layers):

@@ -19,7 +19,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models import catalog, custom
-from tasks.models.catalog import CNN1, CNN2, CONVOLUTIONAL, DENSE, MLP1, PLAIN, Regularisers, activate
+from tasks.models.catalog import (
+    CNN1,
+    CNN2,
+    CONVOLUTIONAL,
+    DENSE,
+    MLP1,
+    PLAIN,
+    Regularisers,
+    activate,
+    input_shape,
+    is_record,
+)
 from tasks.models.layers import FAN_IN_UNIFORM, GLOROT, HE_NORMAL, Layers, Weight, initial, weights_of
 from tasks.models.modules import Method, Module, trial
 
@@ -217,7 +228,7 @@ class Architecture:
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
         """Return the logits (models, rows, classes) of pixels in [0, 1], (models, rows, height * width * channels)."""
         if self.own is not None:
-            return self.own.compute(layers, each_models(pixels, self.shape))
+            return self.own.compute(layers, pixels if is_record(self.shape) else each_models(pixels, self.shape))
         return self.definition(layers, images(pixels, self.shape), self.classes, self.regularisers)
 
     @property
@@ -258,14 +269,13 @@ class Architecture:
     @property
     def own(self) -> Method | None:
         """The method of a user's network that computes logits, or None for a built-in network."""
-        height, width, channels = self.shape
         if custom.is_own(self.name):
-            return logits_of(self.name, (channels, height, width), self.classes)
+            return logits_of(self.name, input_shape(self.shape), self.classes)
         return None
 
 
 @cache
-def logits_of(name: str, shape: tuple[int, int, int], classes: int) -> Method:
+def logits_of(name: str, shape: tuple[int, ...], classes: int) -> Method:
     """Return the logits method of the user's network with this name, built and tested once per process."""
     return Method(Module(name, shape, classes), "__call__", "logits", trial(shape), (classes,))
 

@@ -37,8 +37,10 @@ class NetworkTraining(Ranged):
     batch: Count = 128
     """Images per step."""
 
+    has_estimators: ClassVar[bool] = False  # whether the audit also trains scikit-learn estimators
+
     def conflicts(self) -> Iterator[str]:
-        catalog.check(str(self.network), self.regularisers, self.width)
+        catalog.check(str(self.network), self.regularisers, self.width, self.has_estimators)
         recipe = self.recipe  # its ranges are checked on construction
         if self.guarantee is not None:
             check_private(self.network, self.regularisers.batch_norm, recipe)
@@ -111,11 +113,18 @@ class ClassifierTraining(NetworkTraining):
     """
 
     tag: ClassVar[str] = "classifier"
+    has_estimators: ClassVar[bool] = True
 
     network: Network = Network("cnn1")  # a field that replaces the property
-    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    """The classifier: one of `tasks.models.catalog`, your own as package.module:factory, or a scikit-learn estimator
+    such as sklearn:sklearn.ensemble.RandomForestClassifier, on which epochs, batch and learning_rate have no effect."""
     privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1 only); by default, train without."""
+
+    def conflicts(self) -> Iterator[str]:
+        yield from super().conflicts()
+        if self.network.is_estimator and self.augmentation:
+            yield f"augmentation is on and network is {self.network.name}; it must be off for scikit-learn estimators"
 
     @property
     def guarantee(self) -> Privacy | None:

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from tasks.models.catalog import PLAIN
 from tasks.models.counter_rng import CounterRng
+from tasks.models.inference import fractions
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.manual_gradients import perceptron_activations, perceptron_gradients, perceptron_layers
 from tasks.models.networks import Architecture, images
@@ -218,7 +219,7 @@ class CrossEntropy:
         by = products(pixels.device, dtype)
         # Channels come first, as in the layers; rows of pixels have channels last.
         rows = images(pixels[None], self.shape).reshape(len(pixels), -1)
-        values = perceptron_activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
+        values = perceptron_activations(layers, fractions(rows, dtype), by)
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
         places = labels[None]
         loss = -(log_p.gather(0, places)[0] @ shares)
@@ -228,5 +229,5 @@ class CrossEntropy:
 
 
 def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:
-    """Scale pixels to [0, 1] in the precision of the weights."""
-    return pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)
+    """Scale pixels to [0, 1] in the precision of the weights. The features of a table stay unchanged."""
+    return fractions(pixels, next(iter(tensors.values())).dtype)

@@ -20,6 +20,7 @@ from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Output
 from tasks.audits.membership.measures.calibrated import CALIBRATED
 from tasks.audits.membership.measures.loss import ROC, exposures
 from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.dataset import is_table
 from tasks.datasets.images import Images
 from tasks.external.split_audit import SCORES
 
@@ -215,6 +216,8 @@ def _show_members(
     if not isinstance(source, ModelAndSets | OutputsAndSets | TrainedExample):
         return Gallery(caption, False, f"The run recorded scores only, so no image can be drawn. {listed}")
     data = source.data if isinstance(source, TrainedExample) else source.members
+    if is_table(data):
+        return Gallery(CAPTION, False, f"Records of a table are not drawn. {listed}")
     if not (show_images or is_embedded(data.name)):
         return Gallery(caption, False, f"{describe_withheld(f'Images of {data.named().name}')} {listed}")
 

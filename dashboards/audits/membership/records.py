@@ -19,6 +19,7 @@ from tasks.audits.membership.measures.curves import AT, CALLS, repeated_rate
 from tasks.audits.membership.measures.records import RECORDS
 from tasks.contract.summaries import p_digits
 from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.dataset import is_table
 
 BINS = 36
 PANEL = 1.8  # inches
@@ -101,6 +102,8 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
         return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run.")
     words = list_groups({name: rows[places] for name, places in groups.items() if len(places)})
     data = config.data
+    if is_table(data):
+        return Gallery(CAPTION, False, f"Records of a table are not drawn. Rows of the records: {words}")
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} Rows of the records: {words}")

@@ -148,4 +148,5 @@ AUDIT = Audit(
     notes=notes,
     resolution=resolution,
     power=power,
+    reads_tables=True,
 )

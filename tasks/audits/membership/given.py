@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable, Source
-from tasks.audits.membership.image_parts import AskedImages, other_part, record_part
+from tasks.audits.membership.image_parts import AskedImages, check_raw, other_part, record_part
 from tasks.audits.membership.trainings import log_odds
 from tasks.contract.job import Inputs, task
 from tasks.contract.schemas import make_table, nan_as_null
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
+from tasks.datasets.dataset import is_table
 from tasks.datasets.mixtures import Part
 from tasks.external.blinding import HandedOut, blind_images
 from tasks.numerics import seeds
@@ -67,7 +68,14 @@ def question_about(config: Membership) -> Ask:
     if not isinstance(question, GivenModel):
         raise ValueError("question: expected given to hand out images. Set question=given.")
     records = record_part(config)
+    check_raw(records.data)
+    if is_table(records.data) and isinstance(question.source, ReturnedTable):
+        raise ValueError(
+            f"{records.data.named().name} is a table, and only images are handed out to an owner. Give the model as a "
+            "file: given.model=FILE"
+        )
     unseen = other_part(records, question.records)
+    check_raw(unseen.data)
     return Ask(records, unseen, seeds.derive(config.seed, "handed out"), question.source)
 
 

@@ -144,7 +144,7 @@ class MarkedImages(Ranged):
     tag: ClassVar[str] = "column"
 
     data: Dataset
-    """List of images, as list:FILE or parquet:PATH."""
+    """List of images, as list:FILE or parquet:PATH, or a table, as table:FILE."""
     members: MemberColumn
     """Column that marks the members, as column:NAME; all other images are non-members."""
     examples: Annotated[int, AtLeast(0)] = 0
@@ -171,7 +171,10 @@ class MarkedImages(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if not has_columns(self.data):
-            yield (f"members is {self.members} and data is {self.data.name}; data must be list:FILE or parquet:PATH")
+            yield (
+                f"members is {self.members} and data is {self.data.name}; data must be list:FILE, parquet:PATH or "
+                "table:FILE"
+            )
 
 
 Records = FirstImages | TwoSets | MarkedImages

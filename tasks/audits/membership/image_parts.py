@@ -9,8 +9,9 @@ from tasks.audits.membership.given_config import GivenModel, MarkedImages, Recor
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import first_copies
-from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.dataset import Dataset, DatasetError, is_table
 from tasks.datasets.mixtures import Part, overlap
+from tasks.datasets.options import split
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,19 @@ def other_part(records: Part, training_images: Records) -> Part:
     return unseen_part(records, training_images.non_member_examples or training_images.examples)
 
 
+def check_raw(*tables: Dataset) -> None:
+    """Raise DatasetError if one of these data sets is a table whose features are standardised.
+
+    A given model was trained on features that were prepared elsewhere, and two tables have two means.
+    """
+    for table in tables:
+        if is_table(table) and not split(table.name)[1].is_raw:
+            raise DatasetError(
+                f"{table.name} has standardised features, and a given model takes them as it was trained; write its "
+                "numbers into the file, and add #raw to the name"
+            )
+
+
 def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
     """Return `count` images of the other data set. 0: as many as there are records, or all.
 
@@ -72,6 +86,7 @@ def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
     for property_name, member_value, non_member_value in (
         ("images of the shape", inside.shape, outside.shape),
         ("the classes", inside.names or inside.classes, outside.names or outside.classes),
+        ("the columns", inside.features, outside.features),
     ):
         if member_value != non_member_value:
             raise DatasetError(

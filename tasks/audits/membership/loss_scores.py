@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
+from tasks.audits.membership.image_parts import check_raw
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, Recording, TrainedExample
 from tasks.audits.membership.record_pairs import DataSetPair, HalfPair, halves_of, read_pair, read_recorded_table
-from tasks.audits.membership.trainings import mixture
+from tasks.audits.membership.trainings import model_job, model_outputs
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
+from tasks.datasets.dataset import is_table
 from tasks.datasets.mixtures import BalancedHalf, Part, Share
 from tasks.external.split_audit import SCORES, score_table
 from tasks.numerics import seeds
-from tasks.training.mixed import logits, train
 from tasks.worker.files import FileError
 
 
@@ -61,6 +62,7 @@ def score_job(config: Membership) -> Job:
         case Recording() as recording:
             return Job(read_recording, recording)
         case ModelAndSets() as source:
+            check_tables(source)
             return Job(score_file, ScoredFile(source, seed))
         case OutputsAndSets() as source:
             check_outputs(source)
@@ -72,8 +74,21 @@ def score_job(config: Membership) -> Job:
             if example.is_null:
                 share = Share(Part(example.data, part.examples, example.examples))
             share.rows(load(example.data))
-            model = Job(train, mixture(config.training, share, config.seed, 0))
+            model = model_job(config.training, share, config.seed, 0, part)
             return Job(score_example, ScoredExample(halves.members, halves.non_members, seed), (model,))
+
+
+def check_tables(source: ModelAndSets) -> None:
+    """Raise ValueError if the sets are tables that the model cannot take, or tables with different columns."""
+    check_raw(source.members, source.non_members)
+    if not (is_table(source.members) or is_table(source.non_members)):
+        return
+    members, others = (load(dataset).features for dataset in (source.members, source.non_members))
+    if members != others:
+        raise ValueError(
+            f"{source.members.name} has the columns {', '.join(members)}, and {source.non_members.name} "
+            f"{', '.join(others)}; both must have the same columns in the same order"
+        )
 
 
 @task(version=2, name="membership.loss_of_file")
@@ -125,13 +140,13 @@ def score_example(config: ScoredExample, inputs: Inputs) -> pa.Table:
     """Score both parts with the model that was trained here, and without it (SCORES)."""
     from tasks.external.audited_model import score_labels
     from tasks.external.outputs import log_softmax
-    from tasks.models.networks import architecture_of, weights_of_model
 
     (model,) = inputs
     inside, outside = read_pair(HalfPair(config.members, config.non_members))
     answers = []
+    images = load(config.members.part.data)
     for records in (inside, outside):
-        outputs = logits(architecture_of(model), weights_of_model(model), records.images).astype(np.float64)
+        outputs = model_outputs(model, images, records.rows()).astype(np.float64)
         answers.append(score_labels(log_softmax(outputs), records.labels))
     first, second = answers
     return score_table((first, second), (inside, outside), config.seed)

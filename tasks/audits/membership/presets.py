@@ -62,10 +62,14 @@ REPEATS: Mapping[str, str] = {
 }
 OWN_NETWORK = replace(NETWORK, field="training.network")
 WHOSE = (
-    Asked("question.records.members", "Members: images that the model was trained on?", "folder:scans#64x64"),
+    Asked(
+        "question.records.members",
+        "Members: images that the model was trained on, or a table (table:FILE#label=COLUMN#raw)?",
+        "folder:scans#64x64",
+    ),
     Asked(
         "question.records.non_members",
-        "Non-members: images of the same source that it was not trained on?",
+        "Non-members: images, or a table, of the same source that it was not trained on?",
         "folder:others#64x64",
     ),
     OWN_NETWORK,
@@ -79,7 +83,7 @@ SITUATIONS = (
         (
             Asked(
                 "question.data",
-                "Which images?",
+                "Which images, or which table (table:FILE#label=COLUMN)?",
                 "folder:scans#64x64",
                 "digits-on-photos",
                 sets={"question.examples": 0},

@@ -18,23 +18,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.loss_config import LossAttack
-from tasks.audits.membership.record_pairs import RecordPair, pair_of, read_pair
-from tasks.audits.membership.trainings import Mask, log_odds
+from tasks.audits.membership.record_pairs import DataSetPair, RecordedPair, RecordPair, pair_of, read_pair
+from tasks.audits.membership.trainings import Mask, check_network, log_odds
 from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.schemas import make_table
-from tasks.datasets.images import Images
+from tasks.datasets.catalog import load
+from tasks.datasets.images import Images, is_table
 from tasks.datasets.mixtures import draw_balanced_members
+from tasks.models.estimators import Estimator
 from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import classifier_work
 from tasks.training.classifier_config import ClassifierTraining
+from tasks.training.estimators import values_of
 from tasks.training.members import Member, Spec, minibatches
 
 if TYPE_CHECKING:
-    from tasks.models.networks import Architecture, Weights
     from tasks.training.trainer import Outcome
 
 REFERENCE = pa.schema(
@@ -64,12 +67,16 @@ def reference_jobs(config: Membership) -> tuple[Job, ...]:
     if not isinstance(question, LossAttack) or not question.references:
         return ()
     records = pair_of(question.source, config.seed)
+    if not isinstance(records, RecordedPair):
+        data = records.members if isinstance(records, DataSetPair) else records.members.part.data
+        check_network(config.training, data, load(data))
+    train_one = fit_reference if config.training.network.is_estimator else train_reference
     design = seeds.derive(config.seed, "reference design")
     jobs = []
     for number in range(question.references):
         seed = seeds.derive(config.seed, "reference training", number)
         reference = Reference(records, question.references, number, design, config.training, seed)
-        jobs.append(Job(train_reference, reference))
+        jobs.append(Job(train_one, reference))
     return tuple(jobs)
 
 
@@ -90,12 +97,15 @@ def work(config: Reference) -> Work:
 
 @lru_cache(maxsize=2)  # the trainings of a run use the same images, and devices keep copies while they live
 def read_images(records: RecordPair) -> Images:
-    """Return the images of both sets as one training split, members first.
+    """Return the images of both sets as one training split, members first. Features of tables are standardised.
 
     The test split is the first image: a validation loss does not change the training.
     """
     sets = read_pair(records)
     pixels = np.concatenate([part.images for part in sets])
+    if is_table(pixels):
+        deviation = pixels.std(axis=0)
+        pixels = (pixels - pixels.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
     labels = np.concatenate([part.labels for part in sets])
     classes = max(int(labels.max()) + 1, *(len(part.classes) for part in sets))
     return Images(pixels, labels, pixels[:1], labels[:1], classes)
@@ -108,6 +118,7 @@ def train_many(
     """Yield each model's REFERENCE table, or its exception, when it ends. All must have the same batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("references that differ in more than number, seed and learning rate cannot share a call")
+    from tasks.models.inference import logits
     from tasks.models.networks import Architecture
     from tasks.training.cross_entropy import CrossEntropy
 
@@ -124,7 +135,8 @@ def train_many(
             yield index, outcome
         else:
             weights = {name: values.astype(np.float32) for name, values in outcome.weights.items()}
-            yield index, score_records(architecture, weights, images, _is_inside(configs[index], images))
+            outputs = logits(architecture, [weights], images.train_images)[0]
+            yield index, score_records(outputs, images, _is_inside(configs[index], images))
 
 
 def _is_inside(config: Reference, images: Images) -> Mask:
@@ -151,11 +163,8 @@ def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Ref
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-def score_records(architecture: Architecture, weights: Weights, images: Images, is_inside: Mask) -> pa.Table:
-    """Score all records in evaluation mode (REFERENCE)."""
-    from tasks.models.inference import logits
-
-    outputs = logits(architecture, [weights], images.train_images)[0]
+def score_records(outputs: NDArray[np.floating], images: Images, is_inside: Mask) -> pa.Table:
+    """Score all records by the outputs (records, classes) of a reference in evaluation mode (REFERENCE)."""
     labels = images.train_labels
     return make_table(
         REFERENCE,
@@ -177,3 +186,23 @@ def score_records(architecture: Architecture, weights: Weights, images: Images, 
 def train_reference(config: Reference, inputs: Inputs) -> pa.Table:
     """Train a reference model and score all records with it (REFERENCE)."""
     return single_table(train_many, config, inputs)
+
+
+def fitting_work(config: Reference) -> Work:
+    """Return the work of fitting an estimator: the values of its records."""
+    images = read_images(config.records)
+    values = len(images.train_labels) // 2 * int(np.prod(images.shape))
+    return Work({f"fit {config.training.network.name}": float(values)})
+
+
+@task(version=1, name="membership.estimator_reference", trains=1, work=fitting_work)
+def fit_reference(config: Reference, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
+    """Fit an estimator of scikit-learn as a reference model and score all records with it (REFERENCE)."""
+    images = read_images(config.records)
+    is_inside = _is_inside(config, images)
+    values = values_of(images, np.arange(len(images.train_labels)))
+    labels = images.train_labels[is_inside]
+    estimator = Estimator(
+        str(config.training.network), images.shape, values[is_inside], labels, images.classes, config.seed
+    )
+    return score_records(estimator.log_p(values), images, is_inside)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +20,20 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
+from tasks.models.custom import is_own
+from tasks.models.estimators import check_estimator
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
+from tasks.training import estimators
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.mixed import Mixture, logits, train
 
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+
+TABLE_NETWORK = "mlp1"  # the built-in network that takes rows of a table
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -74,21 +83,65 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
     assert not isinstance(config.question, LossAttack)
     models = config.question.models
     for number in range(models):
-        model = training(config, BalancedHalf(records, models, number, design), number)
+        model = training(config, BalancedHalf(records, models, number, design), number, part)
         half = BalancedHalf(part, models, number, design)
         jobs.append(Job(answers, half, (model,)))
     return tuple(jobs)
 
 
-def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
-    """Plan the training of model `number` on its share of the records."""
-    return Job(train, mixture(config.training, share, config.seed, number))
+def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int, scored: Part) -> Job:
+    """Plan the training of model `number` on its share of the records. Its outputs are needed for the `scored` part."""
+    return model_job(config.training, share, config.seed, number, scored)
+
+
+def model_job(
+    recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int, scored: Part
+) -> Job:
+    """Plan the training of model `number` of a run with this seed on a share of the records.
+
+    Raises ValueError if the network cannot be trained on these data.
+    """
+    images = load(share.part.data)
+    check_network(recipe, share.part.data, images)
+    if not recipe.network.is_estimator:
+        return Job(train, mixture(recipe, share, seed, number))
+    config = estimators.EstimatorTraining(
+        share, scored, images.classes, recipe.network, seeds.derive(seed, "training", number)
+    )
+    return Job(estimators.train, config)
+
+
+def check_network(recipe: ClassifierTraining, data: Dataset, images: Images) -> None:
+    """Raise ValueError if the network, or its augmentation, takes images only and the data are a table."""
+    network = recipe.network
+    if network.is_estimator:
+        check_estimator(network.name)
+    if not images.is_table:
+        return
+    if not (network.is_estimator or is_own(network.name) or network.name == TABLE_NETWORK):
+        raise ValueError(
+            f"network is {network}, which takes images, and {data.named().name} is a table; it must be "
+            f"{TABLE_NETWORK}, your own, or sklearn:sklearn.ensemble.RandomForestClassifier"
+        )
+    if recipe.augmentation:
+        raise ValueError(
+            f"augmentation is on, and {data.named().name} is a table; it must be off, since it is for images"
+        )
+
+
+def model_outputs(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Return the logits (rows, classes) of a trained model for these training rows."""
+    from tasks.models.networks import architecture_of, weights_of_model
+
+    if estimators.is_estimated(model):
+        return estimators.outputs_of(model, rows)
+    return logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
 
 
 def mixture(
     recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int
 ) -> Mixture:
-    """Return the training of model `number` of a run with this seed on a share of the records."""
+    """Return the training of a network as model `number` of a run with this seed on a share of the records."""
     data = share.part.data
     return Mixture(
         shares=(share,),
@@ -114,10 +167,14 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
         for number in range(question.models)
     ]
     all_images = load(part.data)
+    if all_images.is_table and question.canary_images != "own":
+        raise ValueError(
+            f"canary_images is {question.canary_images}, and {part.data.named().name} is a table; it must be own"
+        )
     images = all_images.train_images[models[0].canary_rows(all_images)]  # the same for all models
     if question.canary_images != "own":
         models[0].draw_images(images)
-    return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
+    return tuple(Job(canary_answers, coined, (training(config, coined, coined.number, part),)) for coined in models)
 
 
 @task(version=2, name="membership.answers")
@@ -126,12 +183,10 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
 
     Exact copies count once.
     """
-    from tasks.models.networks import architecture_of, weights_of_model
-
     images = load(config.part.data)
     rows = distinct_rows(images, config.part.rows(images))
     labels = images.train_labels[rows]
-    scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
+    scores = model_outputs(inputs[0], images, rows)
     return make_table(
         ANSWERS,
         row=rows,
@@ -144,13 +199,11 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
 @task(version=2, name="membership.canaries")
 def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     """Score each canary in evaluation mode, and mark the canaries in the training data (CANARIES)."""
-    from tasks.models.networks import architecture_of, weights_of_model
-
     (model,) = inputs
     images = config.alter_canaries(load(config.part.data))
     rows = config.canary_rows(images)
     labels = images.train_labels[rows]
-    scores = logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
+    scores = model_outputs(model, images, rows)
     return make_table(
         CANARIES,
         model=config.number,

@@ -165,6 +165,44 @@ def test_file_returns_outputs_of_its_module(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded.answers(images()[:1]).log_p, answers.log_p[:1], rtol=0, atol=1e-5)
 
 
+def onnx_of_rows(module: nn.Linear, path: Path) -> None:
+    """Write a linear model that, like those of skl2onnx, takes rows of features and has several outputs."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper, numpy_helper
+
+    weights = [numpy_helper.from_array(value.numpy(), name) for name, value in module.state_dict().items()]
+    nodes = [
+        helper.make_node("Gemm", ["x", "weight", "bias"], ["scores"], transB=1),
+        helper.make_node("ArgMax", ["scores"], ["label"], axis=1),
+    ]
+    x, scores = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows", count])
+        for name, count in (("x", 3), ("scores", CLASSES))
+    )
+    label = helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["rows", 1])
+    graph = helper.make_graph(nodes, "net", [x], [label, scores], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+ROWS_OF_TABLE: dict[str, Callable[[nn.Linear, Path], None]] = {
+    "m.pt": scripted,
+    "m.pt2": lambda module, path: torch.export.save(torch.export.export(module, (torch.zeros(4, 3),)), path),
+    "m.onnx": onnx_of_rows,
+}
+
+
+@pytest.mark.parametrize("name", ROWS_OF_TABLE)
+def test_files_receive_features_of_a_table_unchanged(name: str, tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(0, 100, (ROWS, 1, 1, 3)).astype(np.float32)
+    module = nn.Linear(3, CLASSES).requires_grad_(False)
+    ROWS_OF_TABLE[name](module, tmp_path / name)
+    model = pin(ModelFile(str(tmp_path / name)))
+    interface = Interface(output="scores") if name == "m.onnx" else Interface()
+    answers = loading.log_probabilities(model, features, interface, CLASSES)  # type: ignore[arg-type]
+    expected_log_p = module(torch.from_numpy(features[:, 0, 0])).double().log_softmax(1).numpy()
+    np.testing.assert_allclose(answers.log_p, expected_log_p, rtol=0, atol=1e-3)
+
+
 class FixedBatch(nn.Module):
     """A module with the fixed number of images of its example."""
 

@@ -73,7 +73,11 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
     if not isinstance(question, Halves) or not question.shift_pixels:
         return ()
-    height, width, _ = load(question.data).shape
+    images = load(question.data)
+    if images.is_table or config.training.network.is_estimator:
+        reason = "the data are a table" if images.is_table else "the network is a scikit-learn estimator"
+        raise ValueError(f"shift_pixels is {question.shift_pixels}, and {reason}; it must be 0")
+    height, width, _ = images.shape
     if question.shift_pixels >= min(height, width):
         raise DatasetError(
             f"shift_pixels: expected less than {min(height, width)} for images of {height} x {width} "

@@ -24,6 +24,9 @@ from tasks.audits.membership.trainings import answers
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.models.catalog import Network
+from tasks.training import estimators
+from tasks.training.estimators import EstimatorTraining
 from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, Computed
@@ -116,6 +119,15 @@ def shifted_answer_table() -> pa.Table:
     return shifted_answers(Copies(TRAINED_HALF, 1), [trained_model()])
 
 
+def estimator_table() -> pa.Table:
+    tree = Network("sklearn:sklearn.tree.DecisionTreeClassifier")
+    return estimators.train(EstimatorTraining(TRAINED_HALF, TRAINED_HALF.part, 10, tree, seed=1), [])
+
+
+def sum_outputs(table: pa.Table) -> float:
+    return float(np.sum(table["log_p"][0].as_py()))
+
+
 def count_correct(table: pa.Table) -> dict[str, float]:
     correct = np.stack(table["correct"].to_numpy())
     return {"copies": correct.shape[1], "correct": float(correct.sum())}
@@ -135,6 +147,7 @@ TABLES = [
     Computed(kinship, kinship_table),
     Computed(ask_given, prediction_table),
     Computed(summary, summary_table),
+    Computed(estimators.train, estimator_table, fingerprint=sum_outputs),
     Computed(answers, answer_table, tolerance=TRAINED),
     # One of 300 labels is 2 % of the correct labels.
     Computed(shifted_answers, shifted_answer_table, fingerprint=count_correct, tolerance=0.057),

@@ -286,7 +286,8 @@ def test_models_share_canaries_but_not_coins() -> None:
     for number in (0, 1):
         expected.append(CoinedCanaries(Part(question.data, 0, 60), 20, number, seed, question.mislabelled))
     assert expected == [job.config for job in jobs]
-    assert [training(config, coined, number).config for number, coined in enumerate(expected)] == [
+    part = expected[0].part
+    assert [training(config, coined, number, part).config for number, coined in enumerate(expected)] == [
         job.inputs[0].config for job in jobs
     ]
     with pytest.raises(DatasetError, match="canaries is 99999; only 1437 records"):

@@ -1,0 +1,168 @@
+"""Columns of a table of features: numbers and categories, as one row of numbers per record.
+
+| column | features |
+|---|---|
+| numbers | (value - mean) / standard deviation, over all rows of the table; 0 for a constant column |
+| numbers with missing values | the same, with the median in place of missing values, and a feature that marks them |
+| text | one feature per distinct text, which is 1 or 0; an empty cell is a category of its own |
+
+The mean, the deviation and the median come from the whole table, whatever its splits and members are. They are
+therefore the same for all models of an audit, and reveal nothing about the rows that a model was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.datasets.classes import number_classes
+from tasks.datasets.dataset import DatasetError
+
+Numbers = NDArray[np.float64]
+Features = NDArray[np.float32]  # (rows, features)
+
+MOST_CATEGORIES = 100  # per column
+# If at least this share of a column's distinct cells are numbers, its few texts are mistakes, not categories.
+MOST_NUMBERS = 0.9
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+GROUPED = r"^[+-]?[0-9]{1,3}([,' ][0-9]{3})+(\.[0-9]+)?$"  # thousands
+MISSING = ("", "na", "n/a", "nan", "none", "null", "?")  # in a column of numbers, in upper or lower case
+ALLOWED = "numbers (empty if missing) or at most {} distinct texts"
+MISSING_CATEGORY = "missing"
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column as numbers (rows,), with NaN for missing ones, or as the positions (rows,) of its categories."""
+
+    name: str
+    values: Numbers
+    categories: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        return int(np.isnan(self.values).sum())
+
+
+def read_column(name: str, cells: pa.ChunkedArray, where: str) -> Column:
+    """Return a column of numbers or text. Raises DatasetError, with the column's name and the first bad row."""
+    subject = f"{where}, column {name!r}"
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    if cells.null_count == len(cells):
+        raise DatasetError(f"{subject} has no values; remove it")
+    kind = cells.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _read_text(name, pc.fill_null(pc.utf8_trim_whitespace(cells), ""), subject)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return Column(name, _numbers(cells.cast(pa.float64(), safe=False)))
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        if kind in (pa.float16(), pa.float32()):  # 0.1, as text files have it, not 0.10000000149
+            cells = cells.cast(pa.float32()).cast(pa.string())
+        return Column(name, _finite(_numbers(cells.cast(pa.float64(), safe=False)), subject))
+    raise DatasetError(f"{subject} is {kind}; it must have {ALLOWED.format(MOST_CATEGORIES)}")
+
+
+def _read_text(name: str, cells: pa.ChunkedArray, subject: str) -> Column:
+    is_missing = pc.is_in(pc.utf8_lower(cells), pa.array(MISSING))
+    is_number = pc.match_substring_regex(cells, NUMBER)
+    if pc.all(is_missing).as_py():
+        raise DatasetError(f"{subject} has no values; remove it")
+    if pc.all(pc.or_(is_number, is_missing)).as_py():
+        known = pc.if_else(is_number, pc.utf8_ltrim(cells, "+"), None)
+        return Column(name, _finite(_numbers(known.cast(pa.float64())), subject))
+    is_grouped = pc.match_substring_regex(cells, GROUPED)
+    if pc.all(pc.or_(is_grouped, pc.or_(is_number, is_missing))).as_py():
+        row = int(np.argmax(np.asarray(is_grouped)))
+        raise DatasetError(f"{subject}: row {row + 1} is {cells[row].as_py()!r:.60}; write numbers without separators")
+    return _read_categories(name, cells, pc.or_(is_number, is_missing), subject)
+
+
+def _read_categories(name: str, cells: pa.ChunkedArray, is_number: pa.ChunkedArray, subject: str) -> Column:
+    encoded = cells.combine_chunks().dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    places = np.asarray(encoded.indices)
+    first_text = int(np.argmin(np.asarray(is_number)))
+    example = f"row {first_text + 1} has {cells[first_text].as_py()!r:.60}"
+    numbers = len(set(places[np.asarray(is_number)].tolist()))
+    if numbers >= MOST_NUMBERS * len(texts):
+        raise DatasetError(f"{subject} has numbers, but {example}; it must have {ALLOWED.format(MOST_CATEGORIES)}")
+    if len(texts) > MOST_CATEGORIES:
+        raise DatasetError(
+            f"{subject} has {len(texts):,} distinct texts ({example}); it must have "
+            f"{ALLOWED.format(MOST_CATEGORIES)}. Remove names, ids and free text, and group rare categories"
+        )
+    numbered = number_classes(texts)
+    return Column(name, numbered.labels[places].astype(np.float64), numbered.names)
+
+
+def _numbers(cells: pa.ChunkedArray) -> Numbers:
+    values: Numbers = np.array(pc.fill_null(cells, np.nan), np.float64)
+    return values
+
+
+def _finite(values: Numbers, subject: str) -> Numbers:
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise DatasetError(f"{subject}: row {infinite[0] + 1} is infinite or too large; it must be a finite number")
+    if np.isnan(values).all():
+        raise DatasetError(f"{subject} has no values; remove it")
+    return values
+
+
+def encode(columns: Sequence[Column]) -> tuple[Features, tuple[str, ...]]:
+    """Return the features (rows, features) of these columns, and the name of each feature."""
+    blocks = []
+    names: list[str] = []
+    for column in columns:
+        if column.categories:
+            positions = np.arange(len(column.categories))
+            blocks.append((column.values[:, None] == positions).astype(np.float32))
+            names += [f"{column.name} is {category or MISSING_CATEGORY}" for category in column.categories]
+            continue
+        blocks.append(standardise(column.values)[:, None])
+        names.append(column.name)
+        if column.missing:
+            blocks.append(np.isnan(column.values)[:, None].astype(np.float32))
+            names.append(f"{column.name} is {MISSING_CATEGORY}")
+    return np.hstack(blocks), tuple(names)
+
+
+def standardise(values: Numbers) -> NDArray[np.float32]:
+    """Return (values - mean) / standard deviation, with the median in place of missing values."""
+    present = values[~np.isnan(values)]
+    scale = float(np.abs(present).max()) or 1.0  # the squares of large numbers would be infinite
+    present = present / scale
+    centre = float(present.mean())
+    deviation = float(present.std())
+    filled = np.where(np.isnan(values), np.median(present), values / scale)
+    if np.ptp(present) == 0:
+        return np.zeros(len(values), np.float32)
+    return ((filled - centre) / deviation).astype(np.float32)
+
+
+def as_they_are(columns: Sequence[Column], where: str) -> tuple[Features, tuple[str, ...]]:
+    """Return the numbers of the columns unchanged, and their names. Raises DatasetError for text and missing values."""
+    for column in columns:
+        if column.categories:
+            raise DatasetError(
+                f"{where}, column {column.name!r} is text, and with #raw a model takes the numbers as they are; write "
+                "it as the numbers that the model was trained on"
+            )
+        if column.missing:
+            row = int(np.flatnonzero(np.isnan(column.values))[0])
+            raise DatasetError(
+                f"{where}, column {column.name!r}: row {row + 1} has no value ({column.missing:,} have none), and with "
+                "#raw a model takes the numbers as they are; fill it as in the model's training"
+            )
+    with np.errstate(over="ignore"):
+        features = np.stack([column.values for column in columns], axis=1).astype(np.float32)
+    if not np.isfinite(features).all():
+        column = columns[int(np.argmin(np.isfinite(features).all(axis=0)))]
+        raise DatasetError(f"{where}, column {column.name!r} has numbers that are too large for float32")
+    return features, tuple(column.name for column in columns)
