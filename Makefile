@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-tasks test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-tasks test-gpu check check-types check-tests lint types chaos frozen bench pictures notebooks wheel lock clean
 
 # All packages if there is an NVIDIA GPU or they are already installed; otherwise the packages for CPUs.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -93,11 +93,19 @@ bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
 
-# Builds the site of docs/ in site/ and rewrites the page of commands; a broken link is an error.
+# Builds the site of docs/ in site/ and rewrites the pages of commands and of Python; a broken link is an error.
 docs: .venv/ready
 	$(BIN)/python -m orchestrator.cli.reference docs
 	$(BIN)/python -m orchestrator.python_stub
 	$(BIN)/zensical build --strict
+
+# Renews the pictures of README and docs, with Chromium, from runs of all quickstarts in PICTURES_STORE.
+pictures: .venv/ready
+	$(BIN)/python -m bench.pictures
+
+# Executes the notebooks in examples/ and stores their outputs.
+notebooks: .venv/ready
+	$(BIN)/python -m bench.notebooks
 
 # The machines of cluster.yaml install dist/*.whl, so wheels of other versions are deleted; other files in dist/ remain.
 wheel: .venv/ready

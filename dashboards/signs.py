@@ -5,6 +5,7 @@ Each common answer has its own colour and shape. Other answers use the colour an
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -34,6 +35,9 @@ SHAPES = {
 WIDTH = 96
 HEIGHT = 16
 MARGIN = 6
+SPARK_HEIGHT = 28
+SPARK_MARGIN = 3
+CROWDED = 16  # estimates in a row, above which their marks are smaller
 NAMES = ("low", "estimate", "high", "null")  # values drawn for an estimate
 Row = Mapping[str, Any]
 
@@ -71,7 +75,7 @@ def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
     unit = (WIDTH - 2 * MARGIN) / (max(values) - min(values))
     lines = []
     for index, row in enumerate(rows):
-        numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
+        numbers = {name: row[name] for name in NAMES if row is not None and _is_number(row.get(name))}
         lines += _line(
             {name: f"{MARGIN + (value - minimum) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * index
         )
@@ -81,12 +85,48 @@ def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
     return Markup(f'<svg class="glyph" {size} aria-hidden="true" focusable="false">{"".join(lines)}</svg>')
 
 
+def extreme_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return two rows that span the scale of all these rows."""
+    values = _numbers(rows)
+    return [{"estimate": min(values)}, {"estimate": max(values)}] if values else []
+
+
+def sparkline(rows: Sequence[Row]) -> Markup:
+    """Draw the estimates of these rows from left to right, with their intervals and null values.
+
+    Returns empty markup if they have fewer than two distinct numbers. Screen readers skip the drawing, as for `glyph`.
+    """
+    values = _numbers(rows)
+    if len(set(values)) < 2:
+        return Markup("")
+    maximum = max(values)
+    unit = (SPARK_HEIGHT - 2 * SPARK_MARGIN) / (maximum - min(values))
+    step = (WIDTH - 2 * MARGIN) / max(1, len(rows) - 1)
+    parts = []
+    for index, row in enumerate(rows):
+        y = {name: f"{SPARK_MARGIN + (maximum - row[name]) * unit:.1f}" for name in NAMES if _is_number(row.get(name))}
+        x = f"{MARGIN + index * step:.1f}" if len(rows) > 1 else f"{WIDTH / 2}"
+        if "null" in y:
+            parts.append(f'<path class="null" d="M{float(x) - step / 2:.1f} {y["null"]}h{step:.1f}"/>')
+        if "low" in y and "high" in y:
+            parts.append(f'<path class="range" d="M{x} {y["low"]}V{y["high"]}"/>')
+        if "estimate" in y:
+            parts.append(f'<circle cx="{x}" cy="{y["estimate"]}" r="{2.5 if len(rows) <= CROWDED else 1.5}"/>')
+    # Contains only numbers and our own words, nothing from outside.
+    size = f'width="{WIDTH}" height="{SPARK_HEIGHT}" viewBox="0 0 {WIDTH} {SPARK_HEIGHT}"'
+    return Markup(f'<svg class="glyph" {size} aria-hidden="true" focusable="false">{"".join(parts)}</svg>')
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
 def _numbers(rows: Iterable[Row | None]) -> list[float]:
     numbers = []
     for row in rows:
         if row is not None:
             for name in NAMES:
-                if row.get(name) is not None:
+                if _is_number(row.get(name)):
                     numbers.append(row[name])
     return numbers
 

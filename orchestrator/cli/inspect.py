@@ -194,11 +194,12 @@ def ui(
     experiment: Experiment = None,
     json: Json = False,
 ) -> int:
-    """Start the MLflow UI and a live page of the newest run, until you press Ctrl-C.
+    """Start the MLflow UI and a live page of the newest run, until you press Ctrl-C, and write the page of all runs.
 
-    The first link opens the list of runs, and the second link opens the newest run. Both pages are accessible only from
-    this machine. If MLflow runs on a separate server, Engram only prints its link. With --mlflow off, it only serves
-    the live page.
+    The first link opens MLflow's list of runs, the second link the newest run, and the third link Engram's page of all
+    runs, a file in the store that also links to a page for each model and data set. The pages are accessible only from
+    this machine. If MLflow runs on a separate server, Engram only prints its link and that of the file. With --mlflow
+    off, it serves no MLflow pages.
     """
     import threading
 
@@ -208,7 +209,8 @@ def ui(
     from orchestrator.tracking.tracking_store import target
 
     def announce(link: str | None, live: str | None) -> None:
-        links = {name: address for name, address in (("url", link), ("live", live)) if address}
+        addresses = {"url": link, "live": live, "index": None if index is None else index.absolute().as_uri()}
+        links = {name: address for name, address in addresses.items() if address}
         if json:
             emit(links)
         else:
@@ -222,6 +224,9 @@ def ui(
 
     with command_store(store) as opened_store:
         tracking_target = target(opened_store, mlflow, experiment)
+        if tracking_target is not None and not tracking_target.remote:
+            ui.check(opened_store, tracking_target)
+        index = pages.draw_index(opened_store)
         if tracking_target is not None and tracking_target.remote:
             announce(ui.link(tracking_target.public_uri, tracking_target.experiment), None)
             return 0
@@ -231,7 +236,6 @@ def ui(
                     announce(None, live)
                     threading.Event().wait()
             else:
-                ui.check(opened_store, tracking_target)
                 with ui.serving(opened_store, tracking_target, port) as (server, free):
                     if free != port:
                         say(f"port {port} is in use; using port {free}")

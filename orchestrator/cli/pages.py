@@ -1,8 +1,9 @@
-"""The commands that write pages: the report of a run and the comparison of two runs."""
+"""The commands that write pages: the report of a run, model or data set, and the comparison of two runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +18,7 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.store import command_store, output_file
 from orchestrator.cli.terminal import emit, show
+from orchestrator.errors import SpecError
 
 
 @take_run_options()
@@ -44,6 +46,16 @@ def report(
         str | None,
         typer.Option(metavar="FILE.yaml", help="A YAML file that sets title, auditor, client or purpose."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|SHA256", help="Instead, list all runs that examined this model, table or recording."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|SHA256", help="Instead, list all runs that examined this data set."),
+    ] = None,
     store: StoreOption = None,
     gate: GateOptions = NO_GATE,
     json: Json = False,
@@ -54,6 +66,9 @@ def report(
     the browser for --pdf is not on PATH, set ENGRAM_BROWSER. Title, auditor, client and purpose are stored with the run
     and appear on the certificate, with space for a signature. To remove an entry, pass "". To sign a page or check it,
     use engram report sign and engram report verify.
+
+    With --model or --data, Engram writes the page of a model or data set instead. It lists everything that the runs of
+    this store asked about its content, whatever their answers, with failed and cancelled runs.
     """
     from pathlib import Path
 
@@ -61,6 +76,10 @@ def report(
     from orchestrator.inspection import pages, status
     from orchestrator.run_folder import notes as kept
 
+    if model is not None or data is not None:
+        own = {"RUN": run, "--card": card, "--title": title, "--auditor": auditor, "--client": client}
+        own |= {"--purpose": purpose, "--details": details, "--show-images": show_images}
+        return _report_item(model, data, own, browser, as_pdf, store, json)
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
     if details is None:
         details_of_page = {}
@@ -100,6 +119,38 @@ def report(
     if browser:
         typer.launch((printed or page).absolute().as_uri())
     return code
+
+
+def _report_item(
+    model: str | None,
+    data: str | None,
+    own: Mapping[str, Any],
+    browser: bool,
+    as_pdf: bool,
+    store: str | None,
+    json: bool,
+) -> int:
+    """Write the page of a model or data set. `own` are the options that apply only to the report of a run."""
+    from orchestrator.inspection import item_history, pages
+
+    role: Literal["model", "data"] = "model" if model is not None else "data"
+    word = model if model is not None else data
+    assert word is not None
+    given = [name for name, value in {**own, "--data": model and data}.items() if value not in (None, False)]
+    if given:
+        raise SpecError(f"--{role} is given with {', '.join(given)}; leave out one of them")
+    with command_store(store) as opened_store:
+        item = item_history.find_item(item_history.read_history(opened_store), word, role)
+        page = pages.draw_item(opened_store, item.digest, item.page)
+        printed = pages.print_pdf(page) if as_pdf else None
+    if json:
+        shape = {"kind": item.noun, "name": item.name, "sha256": item.digest, "runs": list(item.runs)}
+        emit(shape | {"report": str(page), "pdf": None if printed is None else str(printed)})
+    else:
+        show(str(printed or page))
+    if browser:
+        typer.launch((printed or page).absolute().as_uri())
+    return 0
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Generate parts of `docs`: commands and options, verdict rules, and the regulatory controls that the audits relate to.
+"""Generate parts of `docs`: commands and options, the Python API, verdict rules, and the related regulatory controls.
 
 `python -m orchestrator.cli.reference docs` writes them between the two markers on each page.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from orchestrator import python_reference
 from orchestrator.cli.commands import ALIASES, COMMANDS, app
 from orchestrator.spec import audits
 from orchestrator.spec.json_schema import describe_specification
@@ -55,10 +56,12 @@ ENVIRONMENT = {
 
 
 def write_pages(folder: Path) -> None:
-    """Write the command page, the rules of every audit that has rules, and the schemas of all audits."""
+    """Write the pages of commands and of Python, the rules of every audit that has rules, and the audits' schemas."""
     (folder / "schema").mkdir(exist_ok=True)
     commands = folder / "commands.md"
     commands.write_text(update_page(commands.read_text()))
+    python = folder / "python.md"
+    python.write_text(python_reference.update_page(python.read_text(), BEGIN, END))
     for name in audits.names():
         audit = audits.find(name).audit
         page = rules_page(folder, name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orchestrator.errors import Absent, EngramError, SpecError, StoreError
-from orchestrator.inspection import page_seal, pages, status
+from orchestrator.inspection import item_history, page_seal, pages, status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.page_contents import first_difference, version_of
 from orchestrator.inspection.page_seal import AuditedItem, PinnedItem, ResultTable, Seal
@@ -169,14 +169,16 @@ def open_page(path: Path) -> SealedPage:
 
 def store_of(page: SealedPage, store_flag: str | None, default: str) -> Store | None:
     """Return the first store with the page's runs: the one given, the one that contains the page, or the default."""
-    for location in (*([store_flag] if store_flag else []), *map(str, page.path.absolute().parents[2:3]), default):
+    own_folders = map(str, page.path.absolute().parents[1 if page.seal.item else 2 :][:1])
+    enough = any if page.seal.item else all  # the runs that the page of an item lists may have been removed
+    for location in (*([store_flag] if store_flag else []), *own_folders, default):
         try:
             store = None
             if is_there(location):
                 store = open_store(location, create=False)
         except StoreError:  # not a store, for example the folder where the page was saved
             continue
-        if store is not None and all((store.folder("runs") / run).is_dir() for run in page.seal.runs):
+        if store is not None and enough((store.folder("runs") / run).is_dir() for run in page.seal.runs):
             return store
     return None
 
@@ -191,7 +193,9 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
-    if store is not None:
+    if store is not None and page.seal.item:
+        yield from _runs_of_item(page.seal, store)
+    elif store is not None:
         yield from _left_out(page.seal, store)
     yield _contents(page, store)
     items_of_runs, unreadable = _items_in_runs(page.seal, store)
@@ -222,12 +226,12 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
     check = SealCheck("contents", page.path.name, "unchecked", "", "")
     if store is None:
         return replace(check, note="its store was not found; give it by --store")
-    if not page.seal.runs or len(page.seal.runs) > 2:
+    if not page.seal.item and (not page.seal.runs or len(page.seal.runs) > 2):
         return replace(check, note="its seal must name one or two runs")
     difference: str | None = ""
-    for show_images in (False, True):
+    for show_images in (False,) if page.seal.item else (False, True):
         try:
-            redrawn_page = pages.redraw(store, page.seal.runs, show_images)
+            redrawn_page = _redraw(page.seal, store, show_images)
         except EngramError as error:
             return replace(check, note=str(error))
         drawn_version = version_of(redrawn_page)
@@ -243,6 +247,28 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
                 return replace(check, state="agrees", note="as drawn from the store")
             difference = difference or difference_here
     return replace(check, state="changed", note=f"the store has other results: {difference}")
+
+
+def _redraw(seal: Seal, store: Store, show_images: bool) -> bytes:
+    """Draw a page with this seal from the store. Raises EngramError if it cannot be drawn."""
+    if not seal.item:
+        return pages.redraw(store, seal.runs, show_images)
+    item = item_history.read_history(store).items.get(seal.item)
+    if item is None:
+        raise EngramError("the store has no run that examined this content")
+    return pages.redraw_item(store, item.digest, item.page)
+
+
+def _runs_of_item(seal: Seal, store: Store) -> Iterator[SealCheck]:
+    """Yield the runs that only the page of an item or only the store has."""
+    item = item_history.read_history(store).items.get(seal.item)
+    stored = () if item is None else item.runs
+    for run in seal.runs:
+        if run not in stored:
+            yield SealCheck("run", run, "changed", "", "", "the page lists it, but the store has no such run")
+    for run in stored:
+        if run not in seal.runs:
+            yield SealCheck("run", run, "changed", "", "", "the page does not list this run of the same content")
 
 
 def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:

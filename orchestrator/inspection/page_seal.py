@@ -130,12 +130,15 @@ def noun(pinned_item: PinnedItem) -> str:
     return declared_noun or type(pinned_item).__name__.lower()
 
 
-def tables(journal: Journal, store: Store) -> list[ResultTable]:
-    """Return the tables of a run, or of all cells of a sweep, each summary first. A search's trials come before all."""
+def tables(journal: Journal, store: Store, only: str | None = None) -> list[ResultTable]:
+    """Return the tables of a run, or of all cells of a sweep, each summary first. A search's trials come before all.
+
+    With `only`, tables with other names are left out.
+    """
     search_tables = []
     if search_results.is_search(journal.about()):
         search_tables = [_trials(journal)]
-    return [*search_tables, *(table for run in journal.parts() for table in _tables(run, store))]
+    return [*search_tables, *(table for run in journal.parts() for table in _tables(run, store, only))]
 
 
 def trials_content(journal: Journal) -> tuple[str, str]:
@@ -184,10 +187,11 @@ def _unchanged_files(pinned_item: PinnedItem, cached_digests: MutableMapping[str
         return ()
 
 
-def _tables(journal: Journal, store: Store) -> Iterator[ResultTable]:
+def _tables(journal: Journal, store: Store, only: str | None) -> Iterator[ResultTable]:
     roots = status.roots(journal)
     for name in sorted(roots, key=lambda name: name != "summary"):
-        yield _table(journal.run, name, roots[name], store)
+        if only in (None, name):
+            yield _table(journal.run, name, roots[name], store)
 
 
 def _trials(journal: Journal) -> ResultTable:
@@ -218,19 +222,24 @@ class Unsealed(EngramError):
 
 @dataclass(frozen=True)
 class Seal:
-    """The content of a seal: the digest of the page, the runs that it shows, and their sources."""
+    """The content of a seal: the digest of the page, the runs that it shows, and their sources.
+
+    `item` is the digest of the model or data set whose runs the page lists. It is empty on the page of a run.
+    """
 
     page: str
     runs: tuple[str, ...]
     audited: tuple[AuditedItem, ...]
     tables: tuple[ResultTable, ...]
+    item: str = ""
 
 
-def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequence[ResultTable]) -> str:
+def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequence[ResultTable], item: str = "") -> str:
     """Return the seal element for a page that `seal_page` has not processed yet. The page's digest is all zeros."""
     value = {
         FORMAT: VERSION,
         "page": ZEROS,
+        **({"item": item} if item else {}),
         "runs": list(runs),
         "audited": [dataclasses.asdict(entry) for entry in audited],
         "tables": [dataclasses.asdict(table) for table in tables],
@@ -279,6 +288,7 @@ def read(page: bytes, name: str) -> Seal:
             runs=tuple(map(_run, value["runs"])),
             audited=tuple(_entry(AuditedItem, entry) for entry in value["audited"]),
             tables=tuple(_entry(ResultTable, table) for table in value["tables"]),
+            item=_digest(value["item"]) if "item" in value else "",
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Unsealed(f"the seal of {name} cannot be read, so the page has been changed: {error}") from None

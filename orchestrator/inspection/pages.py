@@ -2,6 +2,8 @@
 
 The entry point `run` is called as `draw(store, run, folder, show_images)` and writes `report.html` and its figures to
 the run's folder. `comparison` is called as `draw(store, runs, path)`, and `live` serves the pages of unfinished runs.
+`index` is called as `draw(store, folder, runs)` and writes the page of all runs, and `item` as `draw(store, digest,
+folder)` for the page of a model or data set.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ PAGE = "report.html"
 # The page that shows the user's own images is a separate file, so that the other page can be shared.
 PRIVATE_PAGE = "report-with-images.html"
 FIGURES = "figures"  # folder next to the page
+INDEX = "index.html"  # page of all runs, in the store or, for a bucket, in the folder with its local files
+ITEMS = "items"  # folder next to it, with one page for each model and data set
+LOCK = "lock"
 BROWSER = "ENGRAM_BROWSER"
 # Program names of Chromium and Chromium-based browsers. No other browser can print without a window.
 NAMES = (
@@ -100,6 +105,31 @@ def figure(folder: Path, name: str) -> DrawnFigure:
     return drawn_figures[name]
 
 
+def draw_index(store: Store, runs: Sequence[str] | None = None) -> Path | None:
+    """Write the page of all runs, and the pages of the models and data sets that `runs` (by default, all) examined.
+
+    Returns its path, or None if the package that draws reports has no such page. Of two processes, the second waits for
+    the first, so that its page has the runs of both. Raises EngramError as `draw` does.
+    """
+    if "index" not in _drawers_on(tuple(sys.path)):
+        return None
+    folder = store.folder("runs").parent
+    with atomic_write.file_lock(store.folder(ITEMS) / LOCK):
+        _call("index", folder, store, folder, runs)
+    return folder / INDEX
+
+
+def draw_item(store: Store, digest: str, name: str) -> Path:
+    """Write the page with this name of the model or data set with this digest, and return its path.
+
+    Raises EngramError as `draw` does.
+    """
+    folder = store.folder("runs").parent
+    path = folder / ITEMS / name
+    _call("item", path, store, digest, folder)
+    return path
+
+
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
     """Draw the comparison of two runs to this file. Raises EngramError as `draw` does."""
     _call("comparison", path, store, runs, path)
@@ -120,6 +150,13 @@ def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
             if show_images and (folder / PRIVATE_PAGE).is_file():
                 page = folder / PRIVATE_PAGE
         return page.read_bytes()
+
+
+def redraw_item(store: Store, digest: str, name: str) -> bytes:
+    """Draw the page of a model or data set and return its bytes without writing to the store."""
+    with tempfile.TemporaryDirectory(prefix="engram-page-") as folder_name:
+        _call("item", Path(folder_name), store, digest, Path(folder_name))
+        return (Path(folder_name) / ITEMS / name).read_bytes()
 
 
 def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> AbstractContextManager[str]:

@@ -60,10 +60,21 @@ def finish_run(report: Report, session: Session, execution: Execution, delivery:
     """Draw the pages, deliver to tracking and share the folders. Returns the report with pages and addresses."""
     with list_once(), find_once():
         report = _draw_pages(report, session, execution)
+        if execution.report:
+            runs = [entry.run for entry in (*report.cells, report)]
+            draw_index(session.store, runs, lambda line: session.notify({"event": "told", "line": line}))
     if delivery is not None:
         report = _deliver(report, session, delivery, stop)
     _share_folders(session)
     return report
+
+
+def draw_index(store: Store, runs: Sequence[str], tell: Callable[[str], object]) -> None:
+    """Update the page of all runs and the pages of what these runs examined. `tell` receives an error as a line."""
+    try:
+        pages.draw_index(store, runs)
+    except EngramError as error:
+        tell(str(error))
 
 
 def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:

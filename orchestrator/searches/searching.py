@@ -358,6 +358,8 @@ def publish_results(
             page = str(pages.draw(store, outcome.name))
         except EngramError as error:
             send_event("told", line=str(error))
+        runs = [trial.run for trial in outcome.trials if trial.run]
+        finalise.draw_index(store, [*runs, outcome.name], lambda line: send_event("told", line=line))
     send_event("step", step="updating MLflow")
     return page, _deliver(outcome, store, execution, send_event)
 

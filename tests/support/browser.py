@@ -32,9 +32,10 @@ PROGRAM = next((path for name in ("chromium", "chromium-browser", "google-chrome
 
 
 class Browser:
-    """Chromium with a new profile, as a context manager."""
+    """Chromium with a new profile, as a context manager. `flags` are further options of its command line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
+        self._flags = (*FLAGS, *flags)
         self.events: list[dict[str, Any]] = []
         self._count = 0
         self._rest = b""
@@ -43,7 +44,7 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        words = shlex.join([PROGRAM, *FLAGS, f"--user-data-dir={self._profile.name}"])
+        words = shlex.join([PROGRAM, *self._flags, f"--user-data-dir={self._profile.name}"])
         self._process = subprocess.Popen(
             ["bash", "-c", f"exec {words} 3<&{theirs_in} 4>&{theirs_out}"],
             pass_fds=(theirs_in, theirs_out),

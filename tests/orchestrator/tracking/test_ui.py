@@ -158,8 +158,11 @@ def test_store_without_tracked_runs_gives_one_line(tmp_path: Path) -> None:
     assert "has no runs yet" in messages
 
 
-def test_remote_server_only_has_its_link_printed(tmp_path: Path) -> None:
+def test_remote_server_has_its_link_and_the_index_printed(tmp_path: Path) -> None:
     open_store(str(tmp_path / "engram-store"))
+    index = tmp_path / "engram-store" / "index.html"
     engram = Here(tmp_path)
     away = f"http://127.0.0.1:{free_port()}"
-    assert engram.json("ui", "--mlflow", away) == {"url": f"{away}/#/experiments?workflowType=machine_learning"}
+    printed = engram.json("ui", "--mlflow", away)
+    assert printed == {"url": f"{away}/#/experiments?workflowType=machine_learning", "index": index.as_uri()}
+    assert "no runs yet" in index.read_text()
