@@ -27,6 +27,15 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "store")
 
 
+@pytest.fixture(scope="module")
+def connected_address(ray_cluster: Any) -> Iterator[str]:
+    """The cluster's address. All executors use one connection, so that they share the workers, which start slowly."""
+    from orchestrator.executors.connection import connect
+
+    with connect(ray_cluster.address) as (address, _, _):
+        yield address
+
+
 @pytest.fixture(params=["local", "ray"])
 def executor(request: pytest.FixtureRequest, store: Store) -> Iterator[Executor]:
     if request.param == "local":
@@ -34,8 +43,7 @@ def executor(request: pytest.FixtureRequest, store: Store) -> Iterator[Executor]
     else:
         from orchestrator.executors.ray import RayExecutor
 
-        cluster: Any = request.getfixturevalue("ray_cluster")
-        opened = RayExecutor(store.location, address=cluster.address)
+        opened = RayExecutor(store.location, address=request.getfixturevalue("connected_address"))
     yield opened
     opened.close()
 

@@ -102,6 +102,11 @@ def test_sigterm_handler_stays_after_connecting(ray_cluster: Any, store: Store) 
         signal.signal(signal.SIGTERM, before)
 
 
+def test_closing_twice_is_harmless(executor: RayExecutor) -> None:
+    executor.close()
+    executor.close()
+
+
 def test_dying_worker_loses_only_its_own_call(executor: RayExecutor) -> None:
     executor.submit(call("die", 1.0, 2.0, first=1))
     executor.submit(call("double", 1.0, first=3))
