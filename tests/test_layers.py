@@ -167,7 +167,7 @@ import sys
 for name in ("ray", "mlflow", "faiss", "onnx", "onnxruntime"):
     sys.modules[name] = None
 import orchestrator
-few = dict(preset="smoke", canaries=1, epochs=1)
+few = dict(preset="smoke", canaries=1, epochs=1, probes=20) | {{"family.count": 20}}
 report = orchestrator.run("unique_feature", store={str(tmp_path)!r}, address="none", **few)
 assert report.table("summary").num_rows > 5
 print(report.state)

@@ -18,7 +18,7 @@ from tests.tasks.datasets import scans
 
 SECRETS = (b"ZORRO", b"QUUX", b"XERXES", b"hospital", b"ward-seven")
 RUN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
-SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5", "family.count=20")
+SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5", "family.count=20", "probes=20")
 
 
 @pytest.fixture(scope="module")

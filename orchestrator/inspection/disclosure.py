@@ -8,6 +8,7 @@ pattern that this function returns, in angle brackets: `<4 and 3 letters>`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,7 @@ class Disclosure:
     def __init__(self, words: bool = False) -> None:
         self.words = words
         self._stand_ins: dict[str, str] = {}
+        self._public_runs: dict[str, dict[str, Any]] = {}  # by complete content, since a page reads a run many times
 
     def journal(self, folder: Path) -> Journal:
         """Return the journal of the run or sweep in this folder, and of its cells, reduced to the public part."""
@@ -86,6 +88,13 @@ class Disclosure:
             return {**about, "settings": public_settings, **self._public_spec(about, first, public_settings), **search}
         if "config" not in about:
             return about
+        content = json.dumps(about, sort_keys=True)
+        if content not in self._public_runs:
+            self._public_runs[content] = self._about_run(about)
+        return dict(self._public_runs[content])
+
+    def _about_run(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Return the public content of the `run.json` of a single run."""
         config = typed_config(about)
         if config is None:
             public_config = _redact_text(about["config"])

@@ -40,18 +40,18 @@ def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> li
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
     base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
-    all_configs = _configs(spec)
-    base_configs = _configs(base) if spec.sweep else all_configs
     idle = []
     keys = _Keys(cached_digests)
     for name in (*spec.set, *spec.sweep):
         if name in left_out:
             continue
-        pairs = list(_specs_apart(spec, base, base_configs, name))
+        pairs = list(_specs_apart(spec, base, name))
         if any(keys.differ(first_spec, second_spec, tiny=True) for first_spec, second_spec in pairs):
             continue
-        # The modules of the answer are only read now, because most settings change a key.
-        if any(_is_same_field(name, field) for field in _answer_fields(audit, all_configs)):
+        # Configurations and the modules of the answer are only read now, because most settings change a key.
+        if any(_is_same_field(name, field) for field in _answer_fields(audit, _configs(spec))):
+            continue
+        if name in spec.set and not _differ_in_configs(*pairs[0]):
             continue
         if pairs and not any(keys.differ(first_spec, second_spec) for first_spec, second_spec in pairs):
             idle.append(name)
@@ -177,22 +177,26 @@ def _is_within(path: str, parent_path: str) -> bool:
     return bool(parent_path) and (path == parent_path or path.startswith(f"{parent_path}."))
 
 
-def _specs_apart(spec: Spec, base: Spec, base_configs: list[Any], name: str) -> Iterator[tuple[Spec, Spec]]:
-    """Yield pairs of specifications that differ only in this field.
-
-    `base` has the first value of every swept field, and `base_configs` are its configurations.
-    """
+def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
+    """Yield pairs of specifications that differ only in this field. `base` has the first value of every swept field."""
     if name in spec.sweep:
         first, *other_values = spec.sweep[name]
         for value in other_values:
             yield _with(base, name, first), _with(base, name, value)
         return
-    spec_without_field = replace(base, set={field: value for field, value in base.set.items() if field != name})
+    yield base, replace(base, set={field: value for field, value in base.set.items() if field != name})
+
+
+def _differ_in_configs(base: Spec, spec_without_field: Spec) -> bool:
+    """Return whether two specifications have different configurations. False if the second is invalid.
+
+    It is invalid if other fields require the one that it lacks.
+    """
+    base_configs = _configs(base)
     try:
-        if base_configs != _configs(spec_without_field):
-            yield base, spec_without_field
-    except EngramError:  # the other fields require this one
-        return
+        return base_configs != _configs(spec_without_field)
+    except EngramError:
+        return False
 
 
 def _first_values(spec: Spec) -> dict[str, Any]:

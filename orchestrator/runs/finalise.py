@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import EngramError, StoreError
 from orchestrator.inspection import pages
 from orchestrator.inspection.parallel_pages import draw_pages
 from orchestrator.run_folder.journal import COMPLETE

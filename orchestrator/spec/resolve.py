@@ -353,6 +353,8 @@ def _setting_value(value: Any, original: Any) -> Any:
 
 def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     """Pin all pinnable parts of a value, recursively."""
+    if isinstance(value, str | int | float | None):
+        return value  # most parts; the check for the protocol takes longer
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
     if isinstance(value, PinnedAs):

@@ -110,9 +110,13 @@ def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Arr
     tested = ~np.isnan(values)
     if np.any((values[tested] < 0) | (values[tested] > 1)):
         raise ValueError("p-values must lie between 0 and 1")
+    order = np.argsort(values[tested])
+    ranks = np.arange(1.0, len(order) + 1)
+    ascending = values[tested][order] * (len(order) / ranks)
+    if dependent:
+        ascending *= np.sum(1 / ranks)
+    in_order = np.empty(len(order))
+    in_order[order] = np.minimum(np.minimum.accumulate(ascending[::-1])[::-1], 1.0)
     adjusted = np.full(values.shape, np.nan)
-    if tested.any():
-        from scipy import stats
-
-        adjusted[tested] = stats.false_discovery_control(values[tested], method="by" if dependent else "bh")
+    adjusted[tested] = in_order
     return adjusted

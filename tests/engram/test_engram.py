@@ -13,7 +13,7 @@ PROGRAM = """
 import json, sys
 import engram
 heavy = sorted({"torch", "ray", "mlflow"} & set(sys.modules))
-few = dict(preset="smoke", canaries=1, epochs=1, store="engram-store") | {"family.count": 20}
+few = dict(preset="smoke", canaries=1, epochs=1, probes=20, store="engram-store") | {"family.count": 20}
 planned = engram.plan("unique_feature", **few)
 run = engram.run("unique_feature", address="none", report=False, mlflow="off", **few)
 again = engram.open(run.run, store="engram-store")

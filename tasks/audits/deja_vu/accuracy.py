@@ -40,6 +40,7 @@ Labels = NDArray[np.integer]
 PERCENTAGES = range(1, 101)
 Z = NormalDist().inv_cdf(0.975)
 PICTURES = 4096  # images per batch, to bound memory with many classes
+DRAWS = 2**15  # images drawn at one time for resamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +118,13 @@ def accuracy(inferences: Inferences, percents: Sequence[int] = PERCENTAGES) -> F
 
 
 def resample_accuracy(inferences: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
-    """Compute acc(p) on a resample that contains image i `copies[i]` times, n images in total."""
+    """Compute acc(p) on resamples, (..., percents), that contain image i `copies[..., i]` times, n images in total."""
     order = inferences.ranked
-    copies_up_to = np.concatenate([[0], np.cumsum(copies[order])])
-    right = np.concatenate([[0], np.cumsum(copies[order] * inferences.correct[order])])
+    ranked_copies = copies[..., order]
+    is_correct = np.broadcast_to(inferences.correct[order], copies.shape)
+    drawn = np.repeat(is_correct.ravel(), ranked_copies.ravel()).reshape(copies.shape)
     counts = numbers(len(inferences), percents)
-    # All copies of the image at the cutoff are correct or all are wrong, so interpolating linearly is exact.
-    return np.asarray(np.interp(counts, copies_up_to, right) / counts)
+    return np.asarray(np.cumsum(drawn, axis=-1)[..., counts - 1] / counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +149,13 @@ def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng:
     if not n:
         return np.full((resamples, 2, len(percents)), np.nan)
     accuracies = np.empty((resamples, 2, len(percents)))
-    for pair in accuracies:
-        copies = np.bincount(rng.integers(n, size=n), minlength=n)
-        pair[0] = resample_accuracy(way.target, copies, percents)
-        pair[1] = resample_accuracy(way.reference, copies, percents)
+    at_once = max(1, DRAWS // n)
+    for start in range(0, resamples, at_once):
+        pairs = accuracies[start : start + at_once]
+        rows = rng.integers(n, size=(len(pairs), n)) + n * np.arange(len(pairs))[:, None]
+        copies = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
+        pairs[:, 0] = resample_accuracy(way.target, copies, percents)
+        pairs[:, 1] = resample_accuracy(way.reference, copies, percents)
     return accuracies
 
 

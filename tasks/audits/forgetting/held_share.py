@@ -52,6 +52,7 @@ from numpy.typing import NDArray
 from tasks.audits.forgetting.exchangeability import Array, log_odds, ranks
 from tasks.contract.summaries import Estimate
 from tasks.external.blinding import different
+from tasks.numerics.statistics import t_quantile, t_tail
 
 UNLIKE = 0.01  # significance level of each likeness check
 ROOM = 1e-9  # tolerance for equal numbers
@@ -71,19 +72,15 @@ class ShareCurve:
 
     def one_sided_margin(self, models: int) -> float:
         """Return the one-sided 95 % margin of the mean effect of this many models around the curve."""
-        from scipy import stats
-
         return (
-            float(stats.t.ppf(0.95, self.freedom))
+            t_quantile(0.95, self.freedom)
             * self.sigma
             * math.sqrt(variance_factor(models, self.drawn_share) + 1 / self.fewest)
         )
 
     def interval_half_width(self, models: int) -> float:
         """Return half the width of the 95 % interval, over trainings, of the mean effect of this many models."""
-        from scipy import stats
-
-        return float(stats.t.ppf(0.975, self.freedom)) * self.sigma / math.sqrt(models)
+        return t_quantile(0.975, self.freedom) * self.sigma / math.sqrt(models)
 
     def estimate_share(self, effect: float, models: int) -> Estimate:
         """Estimate the share with this mean effect, with limits at 95 % on each side. n is the number of models."""
@@ -166,13 +163,11 @@ def likeness_check(
     count = len(calibration)
     if count < 2:
         return LikenessCheck(value, expected)
-    from scipy import stats
-
     spread = float(np.std(calibration, ddof=1)) * math.sqrt(variance_factor(len(values), drawn_share) + 1 / count)
     off = abs(value - expected)
     if spread <= ROOM:
         return LikenessCheck(value, expected, float(off <= ROOM))
-    return LikenessCheck(value, expected, float(2 * stats.t.sf(off / spread, count - 1)))
+    return LikenessCheck(value, expected, 2 * t_tail(off / spread, count - 1))
 
 
 def agreement(confidence: Array, calibration: Array) -> float | None:

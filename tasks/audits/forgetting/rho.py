@@ -45,6 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.summaries import Estimate
+from tasks.numerics.statistics import t_quantile
 
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
@@ -243,10 +244,8 @@ def interval_half_width(terms: tuple[Term, ...]) -> float:
     variance = sum(term.variance for term in terms)
     if not variance:
         return 0.0
-    from scipy import stats
-
     freedom = variance**2 / sum(term.variance**2 / term.freedom for term in terms)
-    return float(stats.t.ppf(0.975, freedom) * math.sqrt(variance))
+    return t_quantile(0.975, freedom) * math.sqrt(variance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from tasks.contract.summaries import Estimate
 from tasks.numerics import seeds
 from tasks.numerics.ranks import area_under_curve
-from tasks.numerics.statistics import jackknife, mean
+from tasks.numerics.statistics import jackknife, mean, t_quantile
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -229,8 +229,6 @@ def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> 
     value = float(target_aucs.mean() / retrained_aucs.mean() - 1)
     if len(retrained_aucs) < FEWEST_RETRAINED:
         return Estimate(value, None, None, len(target_aucs))
-    from scipy import stats
-
     freedom_of = [max(len(target_aucs) - 1, 0) or len(retrained_aucs) - 1, len(retrained_aucs) - 1]
     spread = [
         float(target_aucs.var(ddof=1)) if len(target_aucs) > 1 else float(retrained_aucs.var(ddof=1)),
@@ -244,5 +242,5 @@ def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> 
     if not variance:
         return Estimate(value, value, value, len(target_aucs))
     freedom = variance**2 / sum(part**2 / df for part, df in zip(parts, freedom_of, strict=True))
-    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
+    half = t_quantile(0.975, freedom) * math.sqrt(variance)
     return Estimate(value, value - half, value + half, len(target_aucs))

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from orchestrator.run_folder import tables
 from orchestrator.runs.lifecycle import start
 from orchestrator.runs.report import Report
 from orchestrator.spec import audits
+from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
@@ -44,6 +45,7 @@ OURS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not
 AUDITS = sorted({*audits.names(), EXAMPLE})
 CHEAP = ("smoke", "null", "few")  # presets that take about a second at tiny scale
 ABSENT = {("toys", "absent"), ("toys", "partly")}  # presets whose data no test has
+LIMITS = {"density": {"examples": 32, "samples": 2}}  # of presets that are not cheap, since its models are large
 PRESETS = [
     pytest.param(audit, preset, marks=() if preset in CHEAP else pytest.mark.slow)
     for audit in AUDITS
@@ -158,8 +160,19 @@ def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value > 0 if isinstance(value, float) or type(value) is int else value
 
 
-def with_less(config: Any) -> Any:
-    """The config with fewer trainings of one kind."""
+def with_limits(value: Any, limits: Mapping[str, int]) -> Any:
+    """A config whose numbers in fields of these names are at most the limits."""
+    if isinstance(value, tuple):
+        return tuple(with_limits(part, limits) for part in value)
+    changes = {}
+    for name, part in (parts(value) or {}).items():
+        changes[name] = min(part, limits[name]) if name in limits else with_limits(part, limits)
+    return replace(value, **changes) if changes else value
+
+
+def with_less(audit: str, config: Any) -> Any:
+    """The config with fewer examples and samples, and fewer trainings of one kind."""
+    config = with_limits(config, LIMITS.get(audit, {}))
     if not isinstance(config, Forgetting) or not isinstance(config.audited, Trained):
         return config
     targets = {tuple(choices(target)): target for target in config.audited.targets}
@@ -184,7 +197,7 @@ def differing_cells(audit: str, preset: str) -> list[Cell]:
             earlier_choices |= set(choices(cell.config))
     new_cells = []
     for cell in cells:
-        smaller = replace(cell, config=with_less(cell.config))
+        smaller = replace(cell, config=with_less(audit, cell.config))
         cell_choices = set(choices(smaller.config))
         if not cell_choices <= earlier_choices:
             new_cells.append(smaller)

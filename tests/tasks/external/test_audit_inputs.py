@@ -30,6 +30,12 @@ Records = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 @pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forest that compares the sets without the model takes half a second, and decides nothing here."""
+    monkeypatch.setattr("tasks.external.split_audit.TREES", 2)
+
+
+@pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated

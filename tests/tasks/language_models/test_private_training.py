@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ from tests.tasks.language_models.models import config, question_set, saved
 CPU = torch.device("cpu")
 QUESTIONS = question_set()
 KINDS = ("t5", "bart", "gpt2", "llama")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _approximate_noise() -> Iterator[None]:
+    """The search for the last hundredth of epsilon would take longer than the trainings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dp_sgd, "TOLERANCE", 0.5)
+        dp_sgd._noise.cache_clear()
+        yield
+    dp_sgd._noise.cache_clear()
 
 
 def private(folder: Path, kind: str, **fields: Any) -> PrivateFineTuner:

@@ -2,7 +2,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -292,6 +292,13 @@ def test_p_values_are_adjusted_by_benjamini_hochberg() -> None:
     assert false_discovery_control([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
     assert false_discovery_control([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
     assert false_discovery_control([]).tolist() == []
+
+
+@pytest.mark.parametrize(("dependent", "method"), [(False, "bh"), (True, "by")])
+def test_adjusted_p_values_equal_scipys(dependent: bool, method: Literal["bh", "by"]) -> None:
+    p_values = np.random.default_rng(7).uniform(size=40).round(1)  # with ties, and with 1 after the adjustment
+    expected = stats.false_discovery_control(p_values, method=method)
+    assert false_discovery_control(p_values, dependent).tolist() == expected.tolist()
 
 
 def test_missing_tests_do_not_count() -> None:

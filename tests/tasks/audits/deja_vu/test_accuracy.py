@@ -136,7 +136,7 @@ def test_copies_in_a_resample_count_as_images() -> None:
         assert expected == pytest.approx(resample_accuracy(outcome, copies, range(1, 101)), abs=1e-12)
 
 
-def test_bootstrap_draws_the_same_images_for_both_models() -> None:
+def test_bootstrap_draws_the_same_images_for_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     outcome = Inferences(rng.random(40) < 0.5, rng.random(40))
     resampled = bootstrap_accuracies(
@@ -147,6 +147,10 @@ def test_bootstrap_draws_the_same_images_for_both_models() -> None:
     assert resampled[:, 0, 1].std() == pytest.approx(
         np.sqrt(outcome.correct.mean() * (1 - outcome.correct.mean()) / 40), rel=0.3
     )
+    for draws in (3 * 40, 1):  # three resamples at one time, or one
+        monkeypatch.setattr(module, "DRAWS", draws)
+        way = Way(np.zeros(40, np.int64), outcome, outcome)
+        assert np.array_equal(bootstrap_accuracies(way, [20, 100], 50, np.random.default_rng(0)), resampled)
 
 
 def weighted_share(weight: float, right: int, total: int) -> Weighted:
