@@ -15,12 +15,15 @@ from tasks.audits.membership.given import Ask, ask_given, handout_order, picture
 from tasks.audits.membership.given_config import ReturnedTable
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.calibrated import calibrate, calibrated_roc
 from tasks.audits.membership.measures.curves import calls, histograms, references, roc
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, Strongest, influences, records
 from tasks.audits.membership.measures.shifted import Copies, shifted_answers, shifted_labels
+from tasks.audits.membership.reference_models import reference_jobs, train_reference
 from tasks.audits.membership.trainings import answers
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
@@ -28,6 +31,7 @@ from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given, make_shifted
+from tests.tasks.audits.membership.test_loss_references import TINY, simulate
 
 TRAINED_HALF = BalancedHalf(Part(Dataset("digits"), 0, 60), models=4, number=1, seed=3)
 
@@ -116,6 +120,18 @@ def shifted_answer_table() -> pa.Table:
     return shifted_answers(Copies(TRAINED_HALF, 1), [trained_model()])
 
 
+def calibrated_table() -> pa.Table:
+    return calibrate(NoSettings(), simulate(4.0))
+
+
+def calibrated_curve_table() -> pa.Table:
+    return calibrated_roc(NoSettings(), [calibrated_table()])
+
+
+def reference_model_table() -> pa.Table:
+    return train_reference(reference_jobs(TINY)[0].config, [])
+
+
 def count_correct(table: pa.Table) -> dict[str, float]:
     correct = np.stack(table["correct"].to_numpy())
     return {"copies": correct.shape[1], "correct": float(correct.sum())}
@@ -135,7 +151,10 @@ TABLES = [
     Computed(kinship, kinship_table),
     Computed(ask_given, prediction_table),
     Computed(summary, summary_table),
+    Computed(calibrate, calibrated_table),
+    Computed(calibrated_roc, calibrated_curve_table),
     Computed(answers, answer_table, tolerance=TRAINED),
+    Computed(train_reference, reference_model_table, tolerance=TRAINED),
     # One of 300 labels is 2 % of the correct labels.
     Computed(shifted_answers, shifted_answer_table, fingerprint=count_correct, tolerance=0.057),
 ]
