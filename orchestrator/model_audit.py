@@ -167,15 +167,15 @@ def record(
 ) -> Iterator[Recording]:
     """Score objects in memory, and write Parquet files of the scores and, for references, of the images.
 
-    The files (`tasks.external.split_audit.SCORES` and `tasks.audits.membership.record_pairs.RECORDED`) are in the
+    The files (`tasks.external.split_audit.SCORES` and `tasks.external.recorded_sets.RECORDED`) are in the
     store or, if it is remote, in a temporary folder that is removed at the end of the block. Names are digests of their
     contents, so that equal recordings are one file.
 
     Raises ValueError if the records cannot be read or the model cannot be evaluated.
     """
     from orchestrator.store import local_path
-    from tasks.audits.membership.record_pairs import record_images
     from tasks.external.audit_inputs import read_sets
+    from tasks.external.recorded_sets import record_images
     from tasks.external.split_audit import score_sets
 
     inside, outside = read_sets(members, non_members)

@@ -25,6 +25,7 @@ from studies import (
     membership_error_rates,
     membership_given_models,
     membership_loss_attack,
+    membership_loss_references,
     membership_worst_case_epsilon,
     quickstart_accuracy,
     relational_evasion,
@@ -340,6 +341,19 @@ def test_loss_attack_accuses_only_a_model_trained_on_members() -> None:
     counted = [(case, Counter({answers[name]: 4})) for name, case in cases.items()]
     lines = list(membership_loss_attack.markdown(counted))
     assert "| trained on the members | 4 | 4 | 0 | 0 | 39.8 to 100.0 % |" in lines
+
+
+def test_references_recognise_members_of_any_training() -> None:
+    cases = {case.name: case for case in membership_loss_references.CASES}
+    null = cases["null: trained on other images of the source"]
+    trained = cases["trained on all members, three times the epochs"]
+    counted = [(case, membership_loss_references.count_case(case, 7, 1, 1, each=120)) for case in (null, trained)]
+    assert [dict(count.compared) for _, count in counted] == [{"undecided": 1}, {"distinguishable": 1}]
+    assert counted[1][1].found[0] > counted[0][1].found[0] == 0
+    line = list(membership_loss_references.markdown(counted))[-1]
+    assert line.startswith(
+        "| trained on all members, three times the epochs | 1 | 1 / 0 / 0 | 1 / 0 / 0 | 2.5 to 100.0 % | 1 "
+    )
 
 
 def test_attack_nulls_are_counted_by_run_and_record() -> None:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.image_parts import check_raw
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, Recording, TrainedExample
-from tasks.audits.membership.record_pairs import DataSetPair, HalfPair, halves_of, read_pair, read_recorded_table
+from tasks.audits.membership.record_pairs import DataSetPair, HalfPair, halves_of, read_pair
 from tasks.audits.membership.trainings import model_job, model_outputs
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import is_table
 from tasks.datasets.mixtures import BalancedHalf, Part, Share
+from tasks.external.recorded_sets import read_recorded_table
 from tasks.external.split_audit import SCORES, score_table
 from tasks.numerics import seeds
 from tasks.worker.files import FileError

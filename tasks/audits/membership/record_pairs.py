@@ -6,32 +6,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from tasks.audits.membership.loss_config import LossSource, Recording, TrainedExample
-from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.external.recorded_sets import read_recorded_sets
 from tasks.numerics import seeds
-from tasks.worker import files
 from tasks.worker.files import File
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Pixels
-    from tasks.external.audit_inputs import Array, RecordSet
-
-RECORDED = pa.schema(
-    [
-        ("member", pa.bool_()),
-        ("label", pa.int64()),
-        ("height", pa.int64()),
-        ("width", pa.int64()),
-        ("channels", pa.int64()),
-        ("pixels", pa.large_binary()),  # bytes (height, width, channels)
-    ]
-)
+    from tasks.external.audit_inputs import RecordSet
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class HalfPair:
 
 @dataclass(frozen=True)
 class RecordedPair:
-    """Both sets of a recording by `engram.audit` (RECORDED)."""
+    """Both sets of a recording by `engram.audit` (`tasks.external.recorded_sets`)."""
 
     images: File
 
@@ -95,7 +79,7 @@ def read_pair(pair: RecordPair) -> tuple[RecordSet, RecordSet]:
         case HalfPair():
             return compatible_sets(_read_half(pair.members), _read_half(pair.non_members))
         case RecordedPair():
-            return _read_recorded(pair.images)
+            return read_recorded_sets(pair.images)
 
 
 def _read_half(half: BalancedHalf) -> RecordSet:
@@ -104,74 +88,3 @@ def _read_half(half: BalancedHalf) -> RecordSet:
     images = load(half.part.data)
     rows = half.rows(images)
     return RecordSet(images.train_images[rows], images.train_labels[rows], images.names, positions=rows)
-
-
-def record_images(inside: RecordSet, outside: RecordSet) -> pa.Table:
-    """Return both sets as images that networks are trained on here (RECORDED).
-
-    Records other than bytes are scaled from [0, 1] or, if they have other values, from the range of both sets.
-    """
-    pixels = _as_pixels(np.concatenate([inside.images, outside.images]))
-    _, height, width, channels = pixels.shape
-    encoded = [image.tobytes() for image in pixels]
-    return make_table(
-        RECORDED,
-        member=np.arange(len(pixels)) < len(inside.labels),
-        label=np.concatenate([inside.labels, outside.labels]),
-        height=height,
-        width=width,
-        channels=channels,
-        pixels=pa.array(encoded, pa.large_binary()),
-    )
-
-
-def _as_pixels(records: Array) -> Pixels:
-    """Convert records of any shape to bytes (n, h, w, 1 or 3). Records other than images become one row of pixels."""
-    from tasks.external.audit_inputs import BYTE, is_bytes
-
-    if is_bytes(records):
-        values = records.astype(np.uint8)
-    else:
-        low, high = 0.0, 1.0
-        if records.min() < 0 or records.max() > 1:
-            low, high = float(records.min()), float(records.max())
-        shares = (records.astype(np.float64) - low) / ((high - low) or 1.0)
-        values = np.rint(BYTE * shares).astype(np.uint8)
-    if values.ndim == 3:
-        return values[..., None]
-    if values.ndim == 4 and values.shape[3] in (1, 3):
-        return values
-    if values.ndim == 4 and values.shape[1] in (1, 3):
-        return np.ascontiguousarray(values.transpose(0, 2, 3, 1))
-    return values.reshape(len(values), 1, -1, 1)
-
-
-def _read_recorded(file: File) -> tuple[RecordSet, RecordSet]:
-    """Read the sets of a recording. Raises FileError if it is missing, another file, or not of this form."""
-    from tasks.external.audit_inputs import RecordSet
-
-    table = read_recorded_table(file, RECORDED)
-    first = table.slice(0, 1).to_pylist()[0]
-    shape = first["height"], first["width"], first["channels"]
-    pixels = np.frombuffer(b"".join(table["pixels"].to_pylist()), np.uint8).reshape(-1, *shape)
-    labels = table["label"].to_numpy()
-    is_member = np.asarray(table["member"])
-    inside, outside = (RecordSet(pixels[rows], labels[rows]) for rows in (is_member, ~is_member))
-    return inside, outside
-
-
-def read_recorded_table(file: File, schema: pa.Schema) -> pa.Table:
-    """Read a table that `engram.audit` recorded. Raises FileError if the file is missing, or another one."""
-    import pyarrow.parquet as pq
-
-    content = files.read(file)
-    try:
-        table = pq.read_table(pa.BufferReader(content))
-    except pa.ArrowInvalid as error:
-        raise files.FileError(f"{file.path} is not a Parquet file: {' '.join(str(error).split())}") from None
-    if not table.schema.equals(schema):
-        raise files.FileError(
-            f"{file.path} has the columns {', '.join(table.column_names)}; expected a recording by "
-            f"engram.audit, with {', '.join(schema.names)}"
-        )
-    return table.replace_schema_metadata(None)

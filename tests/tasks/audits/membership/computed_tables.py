@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +14,23 @@ import pyarrow as pa
 from tasks.audits.membership.config import About
 from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
 from tasks.audits.membership.given_config import ReturnedTable
+from tasks.audits.membership.loss_scores import score_example, score_job
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.calibrated import calibrate, calibrated_roc
 from tasks.audits.membership.measures.curves import calls, histograms, references, roc
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
+from tasks.audits.membership.measures.loss import roc as roc_of_loss
 from tasks.audits.membership.measures.records import ExactTest, Strongest, influences, records
 from tasks.audits.membership.measures.shifted import Copies, shifted_answers, shifted_labels
+from tasks.audits.membership.reference_models import fit_reference, reference_jobs, train_reference
 from tasks.audits.membership.trainings import answers
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.external.split_audit import SCORES
 from tasks.models.catalog import Network
 from tasks.training import estimators
 from tasks.training.estimators import EstimatorTraining
@@ -31,6 +38,7 @@ from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given, make_shifted
+from tests.tasks.audits.membership.test_loss_references import TINY, simulate
 
 TRAINED_HALF = BalancedHalf(Part(Dataset("digits"), 0, 60), models=4, number=1, seed=3)
 
@@ -128,6 +136,35 @@ def sum_outputs(table: pa.Table) -> float:
     return float(np.sum(table["log_p"][0].as_py()))
 
 
+def calibrated_table() -> pa.Table:
+    return calibrate(NoSettings(), simulate(4.0))
+
+
+def calibrated_curve_table() -> pa.Table:
+    return calibrated_roc(NoSettings(), [calibrated_table()])
+
+
+def reference_model_table() -> pa.Table:
+    return train_reference(reference_jobs(TINY)[0].config, [])
+
+
+def loss_curve_table() -> pa.Table:
+    scores = next(table for table in simulate(4.0) if table.schema.equals(SCORES))
+    return roc_of_loss(NoSettings(), [scores])
+
+
+def example_table() -> pa.Table:
+    job: Any = score_job(TINY)
+    (training,) = job.inputs
+    return score_example(job.config, [training.function(training.config, [])])
+
+
+def estimator_reference_table() -> pa.Table:
+    tree = Network("sklearn:sklearn.tree.DecisionTreeClassifier")
+    job: Any = reference_jobs(replace(TINY, training=replace(TINY.training, network=tree)))[0]
+    return fit_reference(job.config, [])
+
+
 def count_correct(table: pa.Table) -> dict[str, float]:
     correct = np.stack(table["correct"].to_numpy())
     return {"copies": correct.shape[1], "correct": float(correct.sum())}
@@ -148,7 +185,13 @@ TABLES = [
     Computed(ask_given, prediction_table),
     Computed(summary, summary_table),
     Computed(estimators.train, estimator_table, fingerprint=sum_outputs),
+    Computed(roc_of_loss, loss_curve_table),
+    Computed(score_example, example_table, tolerance=TRAINED),
+    Computed(fit_reference, estimator_reference_table),
+    Computed(calibrate, calibrated_table),
+    Computed(calibrated_roc, calibrated_curve_table),
     Computed(answers, answer_table, tolerance=TRAINED),
+    Computed(train_reference, reference_model_table, tolerance=TRAINED),
     # One of 300 labels is 2 % of the correct labels.
     Computed(shifted_answers, shifted_answer_table, fingerprint=count_correct, tolerance=0.057),
 ]

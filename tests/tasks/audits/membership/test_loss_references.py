@@ -17,7 +17,7 @@ from tasks.audits.membership.loss_config import LossAttack, Recording, TrainedEx
 from tasks.audits.membership.loss_scores import score_job
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.calibrated import CALIBRATED, calibrate, match_references
-from tasks.audits.membership.record_pairs import RECORDED, RecordedPair, read_pair, record_images
+from tasks.audits.membership.record_pairs import RecordedPair, read_pair
 from tasks.audits.membership.reference_models import REFERENCE, read_images, reference_jobs, train_reference
 from tasks.contract.job import NoSettings
 from tasks.contract.summaries import first_row, index_rows
@@ -27,6 +27,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import RecordSet, whole_set
 from tasks.external.loss_table import read_scores
+from tasks.external.recorded_sets import RECORDED, record_images
 from tasks.external.split_audit import SCORES
 from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
