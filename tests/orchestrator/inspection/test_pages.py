@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import zlib
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 import toys
 
 from orchestrator.errors import EngramError
-from orchestrator.inspection import pages
+from orchestrator.inspection import pages, parallel_pages
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
@@ -24,11 +25,20 @@ from tests.support.browser import PROGRAM
 from tests.support.shell import Here
 
 DRAWERS = """
+import os
+
 def full(store, run, folder, show_images):
     raise OSError(28, "No space left on device")
 
 def broken(store, run, folder, show_images):
     raise KeyError("no such column")
+
+def number(store, run, folder, show_images):
+    if run == "dies":
+        os.kill(os.getpid(), 9)
+    if run == "fails":
+        raise KeyError("no such column")
+    (folder / "report.html").write_text(str(os.getpid()))
 """
 
 
@@ -41,6 +51,25 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (info.parent / "drawers.py").write_text(DRAWERS)
     monkeypatch.syspath_prepend(str(info.parent))
     return info / "entry_points.txt"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are drawn one after another elsewhere")
+def test_many_pages_are_drawn_in_other_processes(store: Store, offered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel_pages, "count_processors", lambda: 2)
+    offered.write_text("[engram.reports]\nrun = drawers:number\n")
+    runs = ["one", "dies", "two", "fails", "three"]
+    drawn = dict(parallel_pages.draw_pages(store, runs, False))
+    drawing_processes = set()
+    for run in ("one", "two", "three"):
+        page, error = drawn.pop(run)
+        assert page == store.folder("runs", run) / pages.PAGE
+        assert error == ""
+        drawing_processes.add(page.read_text())
+    assert str(os.getpid()) not in drawing_processes
+    assert drawn == {
+        "dies": (None, "the report cannot be drawn: the process that drew dies died"),
+        "fails": (None, "the report cannot be drawn: KeyError: 'no such column'"),
+    }
 
 
 @pytest.mark.parametrize(
