@@ -37,7 +37,7 @@ def test_notebook_is_committed_with_outputs_and_linked(path: Path) -> None:
 # The tests run the same cells on less data, in seconds instead of minutes.
 LESS = {
     "first_audit": {'preset="quickstart"': 'preset="quickstart", scale="tiny"'},
-    "own_model": {"range(100)": "range(60)", "range(5)": "range(2)"},
+    "own_model": {"range(150)": "range(60)", "range(8)": "range(2)"},
     "hospital": {
         '--name "JANE DOE"': '--name "JANE DOE" --train 60 --test 10 --elsewhere 10',
         "--out clean --seed 20": "--out clean --seed 20 --train 60 --test 10 --elsewhere 10",
