@@ -14,7 +14,9 @@ from scipy import stats
 
 from dashboards.audits.membership import loss as figures
 from tasks.audits.membership.config import Membership
+from tasks.audits.membership.loss_answer import is_control_run, list_conditions
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_evidence import LossEvidence
 from tasks.audits.membership.loss_scores import ScoredFile, read_recording, score_file, score_job
 from tasks.audits.membership.measures.loss import ROC, exposures, roc
 from tasks.contract.job import NoSettings
@@ -67,6 +69,21 @@ def test_answer_follows_area_and_blind_control(scores: pa.Table, answer: str, go
     verdict = verdict_of(scores)
     assert verdict.answer == answer
     golden(verdict.sentence)
+
+
+@pytest.mark.parametrize("p_value", [0.5, 0.0])
+def test_conditions_follow_the_blind_control_and_the_source(p_value: float) -> None:
+    evidence = LossEvidence({}, {"p_value": p_value}, None, None, None)
+    recording = Recording(File("scores.parquet"))
+    for source, status in ((TrainedExample(), "confirmed"), (recording, "cannot be checked")):
+        config = Membership(LossAttack(source))
+        alike, same_kind = list_conditions(config, evidence)
+        assert alike.clause == "without the model, the members cannot be distinguished from the non-members"
+        assert alike.status == ("confirmed" if p_value else "not met")
+        assert same_kind.status == status
+        assert list(list_conditions(config, None)) == [same_kind]
+        assert is_control_run(config) is False
+    assert is_control_run(Membership(LossAttack(TrainedExample(is_null=True))))
 
 
 def test_no_scores_leave_answer_undecided() -> None:
