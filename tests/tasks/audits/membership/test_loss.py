@@ -25,6 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.external.model_file import pin as pin_model
 from tasks.external.split_audit import SCORES
+from tasks.numerics import seeds
 from tasks.numerics.ranks import area_under_curve
 from tasks.worker.files import File, FileError
 from tests.support.golden import Golden
@@ -159,6 +160,18 @@ def test_recording_is_read_only_in_its_form(tmp_path: Path) -> None:
         read_recording(pinned("other", (tmp_path / "other.parquet").read_bytes()), [])
     with pytest.raises(FileError, match="is not a Parquet file"):
         read_recording(pinned("noise", b"noise"), [])
+
+
+def test_job_scores_the_file_or_reads_the_recording() -> None:
+    recording = Recording(File("scores.parquet"))
+    file = ModelAndSets(ModelFile("model.pt"), Dataset("digits"), Dataset("photos"))
+    seed = seeds.derive(3, "loss attack")
+    for source, function, config in (
+        (recording, read_recording, recording),
+        (file, score_file, ScoredFile(file, seed)),
+    ):
+        job = score_job(Membership(LossAttack(source), seed=3))
+        assert (job.function, job.config, job.inputs) == (function, config, ())
 
 
 @pytest.mark.parametrize("is_null", [False, True])
