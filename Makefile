@@ -17,16 +17,18 @@ install: $(INSTALLED)
 # Tests of pages are in one part with trainings, and benches with whole commands, so that the parts take similar times.
 # Tests with a Ray cluster are in two parts, because each process of tests starts its own cluster, which takes seconds.
 ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
-TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
+TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed \
+	tests/orchestrator/spec/test_options.py::test_type_checkers_know_options_and_allow_fields
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench tests/studies
 PARTS := lint types test-orchestration test-clusters test-whole test-audits test-tasks
-BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
+BESIDE := $(BIN)/python -m tests.support.shared_forks $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
-# The tests start thousands of processes; without stored bytecode, each one would compile all modules again.
-COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
+# The tests start thousands of processes; without stored bytecode, each one would compile all modules again. Pytest
+# compiles test modules itself, with its assertions.
+COMPILE := $(BIN)/python -m compileall -q -x /test_ engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
 	@echo "lint, types, and in five parts all tests that are not slow: each prints its result when it finishes (10 minutes on 2 cores)"
@@ -76,7 +78,7 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The generated audit is checked with mypy's cache of all imported modules.
+# Two tests run mypy. It then has its cache of all imported modules.
 types: .venv/ready
 	$(BIN)/mypy
 	$(ALONE) -q --no-header $(TYPED)

@@ -10,8 +10,6 @@ from orchestrator import rounding
 from tasks.contract.objectives import Headline
 from tasks.contract.summaries import blank_weak_interval
 
-DIGITS = 2  # significant digits of the distance from the null value, for a number without an interval
-
 
 def format_headline(headline: Headline | None) -> str:
     """Format the number with its unit and interval: `0.37 nats [0.18, 0.55]`, `288 of 400 records`.

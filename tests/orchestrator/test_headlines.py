@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,13 @@ def headline(wording: str, unit: str, estimate: float, low: Any = None, high: An
         (headline("deja vu score {} %", "share", 0.42, 0.29, 0.57), "deja vu score 42 % [29, 57 %]"),
         (headline("{} % of pairs won", "share", 0.25), "25 % of pairs won"),
         (headline("a {} b {}", "", 3.0), "a {} b 3"),
+        (headline("{} nats", "nats", -0.123456, null=None), "-0.12 nats"),
+        (headline("{} nats", "nats", 0.123456, math.nan, math.nan), "0.12 nats"),
+        (headline("{} nats", "nats", 0.123456, 0.1), "0.12 nats"),  # an interval has both limits
+        (headline("{} nats", "nats", 0.123456, None, 0.2), "0.12 nats"),
+        (headline("{}", "", 999_999_999.0), "999,999,999"),
+        (headline("{}", "", 1e9), "1000000000"),
+        (headline("{}", "", -1e9), "-1000000000"),
     ],
 )
 def test_text_has_unit_interval_and_fitting_digits(shown: Headline, expected: str) -> None:
@@ -64,6 +72,14 @@ def test_sweep_shows_its_range() -> None:
     assert format_range([one, other]) == "0.0132 to 0.37 nats"
     assert format_range([one, one]) == "0.37 nats"
     assert format_range([one]) == format_headline(one)
+    counts = [headline("{} of {n}", "record", found, n=n) for found, n in ((5.0, 20), (3.0, 10), (4.0, 30))]
+    assert format_range(counts) == "3 to 5 of 20"
+
+
+def test_number_as_json_has_its_setting() -> None:
+    shape = headline_shape(headline("{} nats", "nats", 0.5, setting='{"k": 4}'))
+    assert shape is not None
+    assert (shape["setting"], shape["text"], shape["unit"]) == ({"k": 4}, "0.50 nats", "nats")
 
 
 def test_strongest_cells_accuse_or_have_the_largest_effects() -> None:

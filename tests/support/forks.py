@@ -40,7 +40,8 @@ for _audit in ("unique_feature", "membership", "forgetting", "density"):
         ["plan", _audit, "--preset", "smoke", "--address", "none", "--store", "/nonexistent", "seed=1"]
     )
 server: list[str] = []  # its address once it runs; forks have their children forked by the same server
-spent = 0.0  # seconds of processor time that ended forks have taken so far
+SHARED = "TEST_FORKS"  # the variable with the root of a checkout and the address of the server that its tests share
+spent = 0.0  # seconds of processor time that this process's ended forks have taken so far
 
 
 class Fork:
@@ -98,8 +99,9 @@ class Fork:
     def _end(self, timeout: float | None) -> int | None:
         global spent
         if self.returncode is None and select.select([self._server], [], [], timeout)[0]:
-            self.returncode, spent = json.loads(self._server.recv(100))
+            self.returncode, seconds = json.loads(self._server.recv(100))
             self._server.close()
+            spent += seconds
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
@@ -136,6 +138,9 @@ class Fork:
 
 def address() -> str:
     """The server's address. This process starts the server if none of its ancestors has."""
+    root, _, shared = os.environ.get(SHARED, "").partition(os.pathsep)
+    if not server and root == str(ROOT):
+        server.append(shared)
     if not server:
         folder = tempfile.TemporaryDirectory(prefix="engram-forks-")
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -145,7 +150,7 @@ def address() -> str:
             [sys.executable, "-m", "tests.support.forks", str(listening.fileno())],
             stdin=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
             pass_fds=[listening.fileno()],
         )
         server.append(listening.getsockname())
@@ -169,9 +174,10 @@ def serve(listening: socket.socket) -> list[str]:
         for descriptor in running.keys() & ready:
             pid, client = running.pop(descriptor)
             os.close(descriptor)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            _, status, usage = os.wait4(pid, 0)
+            answer = [os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime]
             with client, contextlib.suppress(OSError):  # it may be gone
-                client.send(json.dumps([code, sum(os.times()[2:4])]).encode())
+                client.send(json.dumps(answer).encode())
         if listening.fileno() in ready:
             client = listening.accept()[0]
             order, streams, *_ = socket.recv_fds(client, 2**20, 3)

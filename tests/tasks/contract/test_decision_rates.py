@@ -1,6 +1,7 @@
 """The measured rates of decisions: one file, from which the page and the certificates are rendered."""
 
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,25 @@ def test_every_audit_states_its_measured_rates(audit: str) -> None:
 
 def test_an_audit_without_measurements_states_none() -> None:
     assert describe_rates("somebody_elses") == ""
+
+
+@pytest.mark.parametrize(
+    ("evidence", "kind", "accused", "alarms"),
+    [("simulated scores", "simulated ", 1, "1 false alarm"), ("trained models", "", 0, "0 false alarms")],
+)
+def test_outcomes_of_first_study_are_listed(
+    evidence: str, kind: str, accused: int, alarms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    innocent = replace(RATE, evidence=evidence, subject="noise", accused=accused, cleared=17, undecided=2)
+    weak = replace(RATE, evidence=evidence, is_innocent=False, subject="weak")
+    strong = replace(weak, subject="strong", accused=18, cleared=1, undecided=0, not_assessable=1)
+    other_rates = [replace(innocent, evidence="another study"), replace(innocent, question="another")]
+    monkeypatch.setattr("tasks.contract.decision_rates.read_rates", lambda: (innocent, weak, strong, *other_rates))
+    assert describe_rates("density") == (
+        f"As a check, we ran this audit on {19 + accused} {kind}cases without memorisation (noise): {alarms}, "
+        f"2 undecided (too little evidence). On 20 {kind}cases with memorisation (strong): 18 detected, "
+        "1 not assessable, 1 missed."
+    )
 
 
 @pytest.mark.parametrize("audit", AUDITS)

@@ -14,7 +14,9 @@ from scipy import stats
 
 from dashboards.audits.membership import loss as figures
 from tasks.audits.membership.config import Membership
+from tasks.audits.membership.loss_answer import is_control_run, list_conditions
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, Recording, TrainedExample
+from tasks.audits.membership.loss_evidence import LossEvidence
 from tasks.audits.membership.loss_scores import ScoredFile, read_recording, score_file, score_job
 from tasks.audits.membership.measures.loss import ROC, exposures, roc
 from tasks.contract.job import NoSettings
@@ -23,6 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.external.model_file import pin as pin_model
 from tasks.external.split_audit import CLASSIFIERS, SCORES
+from tasks.numerics import seeds
 from tasks.numerics.ranks import area_under_curve
 from tasks.worker.files import File, FileError
 from tests.support.golden import Golden
@@ -66,6 +69,21 @@ def test_answer_follows_area_and_blind_control(scores: pa.Table, answer: str, go
     verdict = verdict_of(scores)
     assert verdict.answer == answer
     golden(verdict.sentence)
+
+
+@pytest.mark.parametrize("p_value", [0.5, 0.0])
+def test_conditions_follow_the_blind_control_and_the_source(p_value: float) -> None:
+    evidence = LossEvidence({}, {"p_value": p_value}, None, None, None)
+    recording = Recording(File("scores.parquet"))
+    for source, status in ((TrainedExample(), "confirmed"), (recording, "cannot be checked")):
+        config = Membership(LossAttack(source))
+        alike, same_kind = list_conditions(config, evidence)
+        assert alike.clause == "without the model, the members cannot be distinguished from the non-members"
+        assert alike.status == ("confirmed" if p_value else "not met")
+        assert same_kind.status == status
+        assert list(list_conditions(config, None)) == [same_kind]
+        assert is_control_run(config) is False
+    assert is_control_run(Membership(LossAttack(TrainedExample(is_null=True))))
 
 
 def test_no_scores_leave_answer_undecided() -> None:
@@ -144,6 +162,18 @@ def test_recording_is_read_only_in_its_form(tmp_path: Path) -> None:
         read_recording(pinned("other", (tmp_path / "other.parquet").read_bytes()), [])
     with pytest.raises(FileError, match="is not a Parquet file"):
         read_recording(pinned("noise", b"noise"), [])
+
+
+def test_job_scores_the_file_or_reads_the_recording() -> None:
+    recording = Recording(File("scores.parquet"))
+    file = ModelAndSets(ModelFile("model.pt"), Dataset("digits"), Dataset("photos"))
+    seed = seeds.derive(3, "loss attack")
+    for source, function, config in (
+        (recording, read_recording, recording),
+        (file, score_file, ScoredFile(file, seed)),
+    ):
+        job = score_job(Membership(LossAttack(source), seed=3))
+        assert (job.function, job.config, job.inputs) == (function, config, ())
 
 
 @pytest.mark.parametrize("is_null", [False, True])
