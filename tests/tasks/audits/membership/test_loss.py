@@ -73,7 +73,7 @@ def test_answer_follows_area_and_blind_control(scores: pa.Table, answer: str, go
 
 @pytest.mark.parametrize("p_value", [0.5, 0.0])
 def test_conditions_follow_the_blind_control_and_the_source(p_value: float) -> None:
-    evidence = LossEvidence({}, {"p_value": p_value}, None, None, None)
+    evidence = LossEvidence({}, None, None, {"p_value": p_value}, None, None, None)
     recording = Recording(File("scores.parquet"))
     for source, status in ((TrainedExample(), "confirmed"), (recording, "cannot be checked")):
         config = Membership(LossAttack(source))
