@@ -55,6 +55,13 @@ class ModelAndFolders:
         """Whether the model is a table of its outputs."""
         return Path(self.model).suffix.lower() in TABLES
 
+    @property
+    def words(self) -> list[str]:
+        """The arguments of `engram audit` that name them."""
+        size = [] if self.size is None else ["--size", self.size]
+        label = [] if self.label is None else ["--label", self.label]
+        return [self.model, self.members, self.others, *size, *label]
+
     @cached_property
     def file(self) -> ModelFile:
         """The model file. Raises SpecError if its name is invalid."""
@@ -141,14 +148,15 @@ def example_spec() -> Spec:
 
 def describe_stronger(files: ModelAndFolders | None, time: str = "") -> str:
     """Return a line on stronger evidence, its command and its cost, if known. `files` is None for the example."""
-    words = ["MODEL", "MEMBERS", "OTHERS"] if files is None else [files.model, files.members, files.others]
-    network = ""
+    words = ["MODEL", "MEMBERS", "OTHERS"] if files is None else files.words
+    own = ""
     if files is None or network_of(files) is None:
-        network = " --network package.module:function"
+        words = [*words, "--network", "cnn1" if files is None or files.label is None else "mlp1"]
+        own = " Your own network (--network package.module:function) makes the attack stronger."
     cost = f" ({time} here)" if time else ""
     return (
-        f"Stronger evidence: engram audit {shlex.join(words)} --references {REFERENCES}{network} trains "
-        f"{REFERENCES} reference models{cost} and gives each record an exact p-value."
+        f"Stronger evidence: engram audit {shlex.join(words)} --references {REFERENCES} trains {REFERENCES} reference "
+        f"models{cost} and gives each record an exact p-value.{own}"
     )
 
 

@@ -60,7 +60,7 @@ NetworkOption = Annotated[
     typer.Option(
         "--network",
         metavar="NAME",
-        help="The untrained network of the reference models: package.module:function, or a built-in one.",
+        help="The untrained network of the reference models: mlp1, cnn1, cnn2, or your own package.module:function.",
     ),
 ]
 Example = Annotated[bool, typer.Option("--example", help="Audit a small model that is trained on embedded data first.")]

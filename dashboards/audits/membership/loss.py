@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tasks.audits.membership.config import Membership
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, TrainedExample
 from tasks.audits.membership.measures.calibrated import CALIBRATED
 from tasks.audits.membership.measures.loss import ROC, exposures
-from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.catalog import image_names, is_embedded, load
 from tasks.datasets.dataset import is_table
 from tasks.datasets.images import Images
 from tasks.external.split_audit import SCORES
@@ -208,7 +209,7 @@ def _show_members(
     log_p = numbers(table, "log_p")
     shown = order[integers(table, "member")[order] == 1][:EACH]
     positions = integers(table, "position")
-    listed = f"Positions of the members: {', '.join(str(positions[row]) for row in shown)}."
+    listed = f"Positions of the members, in the order in which they are read: {', '.join(map(str, positions[shown]))}."
     config = run.private_config
     source = None
     if isinstance(config, Membership) and isinstance(config.question, LossAttack):
@@ -223,12 +224,12 @@ def _show_members(
 
     def draw() -> Iterator[Picture]:
         images = load(data)
+        names = image_names(data)
         for row in shown:
-            pixels, label = _member(images, int(positions[row]))
-            title = (
-                f"position {positions[row]}, label {label}, {titles[row]}, "
-                f"probability of the label {np.exp(log_p[row]):.3f}"
-            )
+            position = int(positions[row])
+            pixels, label = _member(images, position)
+            name = "/".join(PurePosixPath(names[position]).parts[-2:]) if names else f"position {position}"
+            title = f"{name}, label {label}, {titles[row]}, probability of the label {np.exp(log_p[row]):.3f}"
             yield Picture(encode_png(pixels), title, f"Member, {title}")
 
     try:

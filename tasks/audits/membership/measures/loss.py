@@ -99,7 +99,7 @@ def exposures_of(scores: Array, is_member: Mask) -> Array:
 
 
 def _rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
-    """Yield the attack's area and rates, the blind control, the ties and the accuracy on the non-members."""
+    """Yield the attack's area and rates, the blind control, the ties and the accuracy on both sets."""
     scores = tables.one(SCORES)
     if scores is None or not scores.num_rows:
         return
@@ -113,13 +113,14 @@ def _rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     yield row(BLIND, counts, audit.blind_auc, "record", 0.5, audit.blind_p)
     log_p = scores["log_p"].to_numpy()
     yield tied_row(float(share_tied(log_p)), len(log_p), "record", of=GIVEN)
-    is_other = ~np.asarray(scores["member"])
-    labels = scores["label"].to_numpy()[is_other]
     if scores["correct"].null_count:  # a table of losses
         return
-    right = statistics.proportion(int(scores["correct"].to_numpy()[is_other].sum()), len(labels))
-    chance = float(np.bincount(labels).max() / len(labels))
-    yield accuracy_row(right, "non-members", chance, "record", model_name=GIVEN)
+    is_member = np.asarray(scores["member"])
+    for name, rows in (("members", is_member), ("non-members", ~is_member)):
+        labels = scores["label"].to_numpy()[rows]
+        right = statistics.proportion(int(scores["correct"].to_numpy()[rows].sum()), len(labels))
+        chance = float(np.bincount(labels).max() / len(labels))
+        yield accuracy_row(right, name, chance, "record", model_name=GIVEN)
 
 
 MEASURES = (
