@@ -53,7 +53,6 @@ def runs(
 
 def _list_runs(everything: bool, store: str | None, json: bool) -> None:
     from orchestrator.cli import verdict
-    from orchestrator.headlines import headline_shape
     from orchestrator.inspection import answers, results, status
 
     with command_store(store) as opened_store:
@@ -65,10 +64,10 @@ def _list_runs(everything: bool, store: str | None, json: bool) -> None:
             hidden = status.trials(statuses, opened_store)
         statuses = [run for run in statuses if run.run not in hidden]
         finished = [run.run for run in statuses if run.finished]
-        short_answers = {run: results.short_answer(journals[run], opened_store) for run in finished}
         if json:
-            shapes = {run: headline_shape(answers.run_headline(journals[run], opened_store)) for run in finished}
+            answer_shapes = {run.run: verdict.answer_shape(run, opened_store) for run in statuses}
         else:
+            short_answers = {run: results.short_answer(journals[run], opened_store) for run in finished}
             effects = {run: answers.effect(journals[run], opened_store) for run in finished}
     for run in statuses:
         if run.state == "unreadable":
@@ -76,8 +75,7 @@ def _list_runs(everything: bool, store: str | None, json: bool) -> None:
     if json:
         run_descriptions = []
         for run in statuses:
-            result = {"answer": short_answers.get(run.run) or None, "effect": shapes.get(run.run)}
-            run_descriptions.append(verdict.shape(run) | {"created": run.created, **result})
+            run_descriptions.append(verdict.shape(run) | {"created": run.created, **answer_shapes[run.run]})
         emit({"runs": run_descriptions})
     elif statuses:
         rows = []
@@ -118,12 +116,15 @@ def show_status(
             status_without_watch = newest
         current = status_without_watch or status.status(journal, opened_store)
         searches = search_results.parent_searches(journal)
+        answer_shape = verdict.answer_shape(current, opened_store) if json else {}
     if json:
         trial_of = {}
         if searches:
             trial_of = {"trial_of": [search.as_json() for search in searches]}
         details = {"ray": dict(current.ray), "left_out": list(current.left_out), "accepted": list(current.accepted)}
-        emit(verdict.shape(current) | trial_of | {name: value for name, value in details.items() if value})
+        emit(
+            verdict.shape(current) | answer_shape | trial_of | {name: value for name, value in details.items() if value}
+        )
         return
     for line in (verdict.status_line(current), *current.left_out, *current.accepted, *verdict.ray_lines(current)):
         show(line)

@@ -54,7 +54,8 @@ Fields = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FIELD=VALUE]...",
-        help="Fields of the configuration to set. With scale=tiny, the audit takes only seconds.",
+        help="Fields of the configuration to set. With scale=tiny, the audit takes only seconds, but finds "
+        "hardly anything: it tests the installation.",
         autocompletion=completion.fields,
     ),
 ]
@@ -265,7 +266,12 @@ class GateOptions:
     """Options of the pipeline gate. Each field is an option of `run`, `resume`, `report` and `results`."""
 
     fail_on: Annotated[
-        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is in this list.")
+        str | None,
+        typer.Option(
+            metavar="ANSWER,...",
+            help="Exit with code 4 if the answer is in this list, such as memorised. engram show AUDIT lists the "
+            "answers, and --junit FILE writes them for a CI server.",
+        ),
     ] = None
     junit: Annotated[
         str | None,

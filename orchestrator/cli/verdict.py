@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orchestrator.inspection.status import Status
     from orchestrator.run_folder.journal import Journal
     from orchestrator.runs.report import Report
+    from orchestrator.store import Store
     from tasks.contract.objectives import Headline
     from tasks.contract.verdict import Tone
 
@@ -67,6 +68,18 @@ def shape(run: Report | Status) -> dict[str, Any]:
     }
 
 
+def answer_shape(run: Report | Status, store: Store) -> dict[str, Any]:
+    """Return the answer and the effect of a run as JSON. They are null for a run that has not finished."""
+    from orchestrator.inspection import answers, results
+    from orchestrator.run_folder.journal import COMPLETE, Journal
+
+    if run.state not in COMPLETE:
+        return {"answer": None, "effect": None}
+    journal = Journal(store.folder("runs", run.run))
+    headline = answers.run_headline(journal, store)
+    return {"answer": results.short_answer(journal, store) or None, "effect": headline_shape(headline)}
+
+
 def display_answer(report: Report, store: str | None, json: bool, next_step: Callable[[], str] | None = None) -> None:
     """Print the failures of a run and, unless `json` is set, its answer, numbers and next command.
 
@@ -93,6 +106,11 @@ def display_answer(report: Report, store: str | None, json: bool, next_step: Cal
             _print_answer(report, store, next_step)
 
 
+def _report_shape(report: Report) -> dict[str, Any]:
+    """Return the JSON representation of a run with its answer."""
+    return shape(report) | (answer_shape(report, report.store) if report.store else {})
+
+
 def display_end(report: Report, json: bool, left_out: Sequence[str] = ()) -> int:
     """Print the final state of a run with its report and its address in MLflow, as the last line or as JSON.
 
@@ -100,13 +118,13 @@ def display_end(report: Report, json: bool, left_out: Sequence[str] = ()) -> int
     """
     if json:
         if report.cells:
-            cells = {"cells": [shape(cell) for cell in report.cells]}
+            cells = {"cells": [_report_shape(cell) for cell in report.cells]}
         else:
             cells = {}
         skipped = []
         for cell in report.left_out:
             skipped.append({"setting": dict(cell.setting), "problem": cell.problem})
-        emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
+        emit(_report_shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
