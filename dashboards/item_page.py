@@ -63,10 +63,15 @@ def _add_seal(page: str, store: Store, item: Item, entry: Any, file: str) -> str
 def _questions(rows: Sequence[run_rows.RunRow]) -> dict[str, str]:
     """Return the questions of the audits that have a row."""
     questions = {}
-    for name in sorted({row.status.audit for row in rows}):
+    for name in _audits(rows):
         registered = audits.find_installed(name)
         questions[name] = "This audit is not installed." if registered is None else registered.question
     return questions
+
+
+def _audits(rows: Sequence[run_rows.RunRow]) -> list[str]:
+    """Return the audits of these runs. A run whose plan is damaged has none."""
+    return sorted({row.status.audit for row in rows} - {""})
 
 
 def _notices(history: History, rows: Sequence[run_rows.RunRow]) -> Iterator[str]:
@@ -81,7 +86,7 @@ def _notices(history: History, rows: Sequence[run_rows.RunRow]) -> Iterator[str]
             f"{format_count(len(history.absent), 'run')} of sweeps and searches have no folder, so this page may lack "
             f"runs: {_list([f'{run} of {whole}' for run, whole in history.absent.items()])}."
         )
-    for audit in sorted({row.status.audit for row in rows}):
+    for audit in _audits(rows):
         looks = [row.status.look["number"] for row in rows if row.status.audit == audit and row.status.look]
         answered = sum(1 for row in rows if row.status.audit == audit and row.status.look)
         if looks and max(looks) > answered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import engram
@@ -93,7 +94,8 @@ def _reference() -> Iterator[str]:
         yield from ("```python", *example(name).splitlines(), "```", "")
     yield from ("## The report", "", *_paragraphs(Report), "| attribute | meaning |", "|---|---|")
     for name, member in vars(Report).items():
-        if not name.startswith("_") and inspect.getdoc(member):
+        is_own = isinstance(member, property | cached_property) or inspect.isfunction(member)
+        if is_own and not name.startswith("_") and inspect.getdoc(member):
             yield f"| `{name}{'()' if inspect.isfunction(member) else ''}` | {_cell(inspect.getdoc(member))} |"
     for heading, options in (("Options of a run", EXECUTION), ("Options of a search", SEARCH)):
         yield from ("", f"## {heading}", "", *_options(options))

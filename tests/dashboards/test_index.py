@@ -35,7 +35,7 @@ WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWi
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store: two finished runs and their sweep, a failed and a cancelled run, and a damaged folder."""
+    """A folder with a store: two finished runs and their sweep, a failed and a cancelled run, and damaged folders."""
     folder = tmp_path_factory.mktemp("index")
     store = open_store(folder / "engram-store")
     tables = made.tables(4)
@@ -49,8 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         end(run, "finished")
     end(failed, "failed")
     end(cancelled, "interrupted", "cancelled by jane@host")
-    shutil.copytree(weak.journal.folder, store.folder("runs") / "unique_feature-ffff")
-    damage(store, "unique_feature-ffff")
+    for name, file in (("unique_feature-ffff", "run.json"), ("unique_feature-gggg", "plan.json")):
+        shutil.copytree(weak.journal.folder, store.folder("runs") / name)
+        damage(store.folder("runs", name) / file)
     pages.draw(store, "unique_feature-bbbb")
     pages.draw_index(store)
     return folder
@@ -63,8 +64,7 @@ def end(run: Run, state: str, note: str = "") -> None:
     )
 
 
-def damage(store: Store, run: str) -> None:
-    path = store.folder("runs", run) / "run.json"
+def damage(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
@@ -83,7 +83,7 @@ def item_page(folder: Path) -> Path:
 
 
 def test_index_lists_every_run_and_links_to_reports(index: Page, folder: Path) -> None:
-    assert sorted(shown(index)) == ["aaaa", "bbbb", "dddd", "eeee", "ffff", "sweep-cccc"]
+    assert sorted(shown(index)) == ["aaaa", "bbbb", "dddd", "eeee", "ffff", "gggg", "sweep-cccc"]
     targets = index.evaluate("[...document.querySelectorAll('main a[href]')].map(link => link.getAttribute('href'))")
     files = [target for target in targets if not target.startswith("#")]
     assert "runs/unique_feature-bbbb/report.html" in files
@@ -98,10 +98,10 @@ def test_index_is_sorted_and_filtered(index: Page) -> None:
     assert index.evaluate("document.querySelector('[aria-sort]').innerText").startswith("effect")
     index.evaluate(CHOOSE.format("state", "failed"))
     assert shown(index) == ["dddd"]
-    assert index.evaluate("document.getElementById('shown').textContent") == "1 of 6 rows"
+    assert index.evaluate("document.getElementById('shown').textContent") == "1 of 7 rows"
     index.evaluate(CHOOSE.format("state", ""))
     index.evaluate(CHOOSE.format("text", "UNREADABLE"))
-    assert shown(index) == ["ffff"]
+    assert sorted(shown(index)) == ["ffff", "gggg"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -113,7 +113,7 @@ def test_pages_fit_their_screens(browser: Browser, folder: Path, width: int) -> 
 def test_page_of_data_set_lists_unfavourable_runs(folder: Path) -> None:
     text = item_page(folder).read_text()
     runs = re.findall(r'<th scope="row" data-sort="unique_feature-(\w+)"', text)
-    assert runs == ["aaaa", "bbbb", "dddd", "eeee"]
+    assert sorted(runs) == ["aaaa", "bbbb", "dddd", "eeee", "gggg"]  # whose configuration can be read
     assert "cancelled" in text
     assert "jane" not in text
     assert "The folders of 1 run cannot be read" in text
@@ -138,7 +138,7 @@ def states(engram: Here, page: Path, *options: str, code: int = 0) -> dict[str, 
 def test_page_of_data_set_is_signed_and_verified(engram: Here) -> None:
     printed = engram.json("report", "--data", DIGEST[:12])
     page = engram.folder / printed["report"]
-    assert printed["runs"] == [f"unique_feature-{name}" for name in ("aaaa", "bbbb", "dddd", "eeee")]
+    assert sorted(printed["runs"]) == [f"unique_feature-{name}" for name in ("aaaa", "bbbb", "dddd", "eeee", "gggg")]
     key = engram.folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     engram("report", "sign", str(page), "--key", str(key))
