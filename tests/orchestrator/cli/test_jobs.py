@@ -17,11 +17,11 @@ from tests.support.shell import Here, Shell
 from tests.support.waiting import HANGING
 
 
-@pytest.fixture(params=["none", "cluster"])
+@pytest.fixture(params=["none", "pool", "cluster"])
 def address(request: pytest.FixtureRequest) -> str:
-    """In this process, and on a cluster."""
-    if request.param == "none":
-        return "none"
+    """In this process, in forked processes, and on a cluster."""
+    if request.param != "cluster":
+        return str(request.param)
     return str(request.getfixturevalue("ray_cluster").address)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tasks.training.fit import Losses, fit, fit_link, pack_state, shuffled_minibatches, unpack_state
 from tasks.training.members import TrainingError
+from tasks.worker.compute_context import ComputeContext, use_context
 from tests.support.links import linked
 
 TRAINING = "a walk"
@@ -133,3 +134,11 @@ def test_minibatches_contain_every_row_once_per_epoch() -> None:
         epochs.append([row for rows in half for row in rows])
     assert [list(range(7))] * 2 == list(map(sorted, epochs))
     assert epochs[0] != epochs[1]
+
+
+def test_each_epoch_advances_the_training() -> None:
+    advances: list[float] = []
+    model = Walk()
+    with use_context(ComputeContext(advance=advances.append)):
+        fit(range(3, 7), model.take_steps, lambda *_: None, SEED)
+    assert advances == [0.25, 0.5, 0.75, 1.0]

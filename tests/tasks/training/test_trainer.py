@@ -202,11 +202,13 @@ def test_freed_slots_go_to_waiting_members(images: Images) -> None:
         assert [bits(model) for model in alone] == [bits(model) for model in together_models]
 
 
-def test_members_are_returned_as_they_end(images: Images) -> None:
+def test_members_are_returned_as_they_end_and_counted_before(images: Images) -> None:
     members = [member(0), member(1, until=1), member(2)]
-    with use_context(ComputeContext(way="stack")):
+    advances: list[float] = []
+    with use_context(ComputeContext(way="stack", advance=advances.append)):
         ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
     assert ended == [1, 0, 2]
+    assert advances == pytest.approx([1 / 3 + 1 + 1 / 3, 2 / 3 + 2 / 3, 2.0])
 
 
 def test_training_twice_is_identical(images: Images) -> None:
