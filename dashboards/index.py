@@ -27,11 +27,11 @@ def draw(store: Store, root: Path, runs: Sequence[str] | None) -> None:
     `runs` is None for all runs. Raises OSError if a file cannot be written.
     """
     history = item_history.read_history(store)
-    statuses = status.overview(store)
+    rows = run_rows.read_rows(store, status.overview(store))
     for item in history.items.values():
         if runs is None or not set(runs).isdisjoint(item.runs):
-            item_page.draw_item(store, history, statuses, item, root)
-    rows = run_rows.read_rows(store, reversed(statuses), shows_commands=False)
+            item_page.draw_item(store, history, rows, item, root)
+    rows.reverse()
     items = []
     for item in history.items.values():
         if (root / ITEMS / item.page).is_file():

@@ -12,7 +12,6 @@ from dashboards import document, run_rows
 from orchestrator.inspection import item_history, page_seal, status
 from orchestrator.inspection.item_history import History, Item
 from orchestrator.inspection.pages import ITEMS
-from orchestrator.inspection.status import Status
 from orchestrator.quantities import encodable, format_count
 from orchestrator.spec import audits
 from orchestrator.store import Store
@@ -23,13 +22,12 @@ SHOWN = 5  # names of runs in a notice
 def draw(store: Store, digest: str, root: Path) -> None:
     """Write the page of the item with this digest below the folder. Raises OSError if it cannot be written."""
     history = item_history.read_history(store)
-    draw_item(store, history, status.overview(store), history.items[digest], root)
+    draw_item(store, history, run_rows.read_rows(store, status.overview(store)), history.items[digest], root)
 
 
-def draw_item(store: Store, history: History, statuses: Sequence[Status], item: Item, root: Path) -> None:
-    """Write the page of an item below the folder `root`, given the history and the status of all runs."""
-    examined = [each for each in statuses if each.run in item.runs]
-    rows = run_rows.read_rows(store, examined, shows_commands=True)
+def draw_item(store: Store, history: History, all_rows: Sequence[run_rows.RunRow], item: Item, root: Path) -> None:
+    """Write the page of an item below the folder `root`, given the history and the rows of all runs."""
+    rows = [row for row in all_rows if row.status.run in item.runs]
     entry = item_history.audited_item(item, store)
     path = root / ITEMS / item.page
     page = document.render(

@@ -61,11 +61,8 @@ class RunRow:
         return tuple(headline.row for headline in self.numbers)
 
 
-def read_rows(store: Store, statuses: Iterable[Status], shows_commands: bool) -> list[RunRow]:
-    """Return a row for each of these runs, in their order.
-
-    `shows_commands` adds the command of each run, without its private parts.
-    """
+def read_rows(store: Store, statuses: Iterable[Status]) -> list[RunRow]:
+    """Return a row for each of these runs, in their order, with its command without private parts."""
     runs: dict[str, RunRow] = {}
     order = []
     wholes = []
@@ -74,7 +71,7 @@ def read_rows(store: Store, statuses: Iterable[Status], shows_commands: bool) ->
         if run_status.cells:
             wholes.append(run_status)
         else:
-            runs[run_status.run] = _read_row(store, run_status, shows_commands)
+            runs[run_status.run] = _read_row(store, run_status)
     part_of = {}
     for whole in wholes:
         for cell in whole.cells:
@@ -91,7 +88,7 @@ def _in_whole(row: RunRow, whole: str) -> RunRow:
     return RunRow(**{**vars(row), "part_of": whole})
 
 
-def _read_row(store: Store, run_status: Status, shows_commands: bool) -> RunRow:
+def _read_row(store: Store, run_status: Status) -> RunRow:
     answer, badge, effect, command = "", Markup(""), "", None
     numbers: tuple[Headline, ...] = ()
     if run_status.state != "unreadable":
@@ -104,9 +101,8 @@ def _read_row(store: Store, run_status: Status, shows_commands: bool) -> RunRow:
             if run.headline is not None:
                 numbers = (run.headline,)
                 effect = headlines.format_headline(run.headline)
-        if shows_commands:
-            with suppress(*UNJUDGED):
-                command = configuration.command(open_run(store, run_status.run, Disclosure()))
+        with suppress(*UNJUDGED):
+            command = configuration.command(open_run(store, run_status.run, Disclosure()))
     return RunRow(run_status, answer, badge, effect, numbers, _report(run_status), command)
 
 
