@@ -160,6 +160,14 @@ def describe_stronger(files: ModelAndFolders | None, time: str = "") -> str:
     )
 
 
+def describe_few_references(references: int) -> str:
+    """Return a line on what more reference models would add to these."""
+    return (
+        f"With {references} reference models, hardly any single record can be recognised: use --references "
+        f"{REFERENCES} or more."
+    )
+
+
 @dataclass(frozen=True)
 class Recording:
     """The recorded scores of a model in memory, and the images of both sets if references are trained on them."""

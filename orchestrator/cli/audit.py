@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -100,7 +101,11 @@ def audit(
             raise SpecError(f"--network is given without --references; add --references {REFERENCES}")
         spec = model_audit.file_spec(files, fields, references, network)
     spec = replace(spec, execution=execution, store=store)
-    next_step = None if references is not None else partial(_next_step, files, store)
+    next_step: Callable[[], str] | None = None
+    if references is None:
+        next_step = partial(_next_step, files, store)
+    elif references < REFERENCES:
+        next_step = partial(model_audit.describe_few_references, references)
     return run_to_completion(lambda: spec, gate, json, next_step)
 
 

@@ -12,7 +12,7 @@ import re
 from orchestrator.inspection.page_seal import ZEROS
 from orchestrator.quantities import printable
 
-VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
+VERSION = re.compile(rb"Drawn by Engram (\S+)\. Please cite")
 # Parts that may differ, each limited so that no sentence fits into it.
 SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
 DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'

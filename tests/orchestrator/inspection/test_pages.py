@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import zlib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import toys
 
 from orchestrator.errors import EngramError
 from orchestrator.inspection import pages, parallel_pages
+from orchestrator.inspection.page_contents import version_of
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
@@ -117,6 +119,7 @@ def test_report_is_printed_to_pdf_next_to_it(engram: Here, tmp_path: Path) -> No
     page = Path(written_files["report"])
     printed = Path(written_files["pdf"])
     assert page.with_suffix(".pdf") == printed
+    assert version_of(page.read_bytes()) == version("engram-audit")
     data = printed.read_bytes()
     assert data[:5] == b"%PDF-"
     assert data.rstrip()[-5:] == b"%%EOF"
