@@ -134,7 +134,8 @@ def _run_search(
     if outcome.stop_reason:
         say(f"not finished: {outcome.stop_reason}; continue with: {resume_command}")
     if json:
-        emit(verdict.shape(status.status(Journal(opened_store.folder("runs", outcome.name)), opened_store)))
+        ended = status.status(Journal(opened_store.folder("runs", outcome.name)), opened_store)
+        emit(verdict.shape(ended) | verdict.answer_shape(ended, opened_store))
         return code
     display_recommendation(outcome.answer)
     show("")

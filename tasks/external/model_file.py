@@ -67,6 +67,10 @@ PART_RULE = "given model: part of a checkpoint, 1"
 Kind = Literal["torchscript", "export", "onnx", "factory", "timm", "transformers"]
 Gives = Literal["logits", "probabilities", "log-probabilities"]
 Layout = Literal["nchw", "nhwc"]
+EXPECTED = (
+    "expected model.pt (TorchScript), model.pt2 (torch.export), model.onnx, package.module:factory+weights.pt, "
+    "timm:name+weights.pt, or transformers:FOLDER"
+)
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
 WEIGHTS = (".pt", ".pth", ".ckpt", ".npz", ".safetensors")
 PICKLES = (".pkl", ".pickle", ".joblib", ".skops")
@@ -101,17 +105,14 @@ class ModelFile(PinnedName):
             )
         if suffix in PICKLES:
             raise ValueError(
-                f"model is {self.name!r}, a pickle, which is refused: reading it would run its code. Pass the "
-                "estimator to engram.audit in Python, or save it as ONNX (skl2onnx, with zipmap=False) and set "
+                f"model is {self.name!r}, a pickle, which is refused: reading it would run its code; {EXPECTED}. Pass "
+                "an estimator to engram.audit in Python, or save it as ONNX (skl2onnx, with zipmap=False) and set "
                 "interface.output=probabilities interface.gives=probabilities"
             )
         if not self.is_weights and suffix in WEIGHTS_ALONE:
             raise ValueError(f"model is {self.name!r}, a file of weights, which {needs_network(self.path)}")
         if not self.is_weights and suffix not in KINDS:
-            raise ValueError(
-                f"model is {self.name!r}; expected model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
-                "package.module:factory+weights.pt, timm:name+weights.pt, or transformers:FOLDER"
-            )
+            raise ValueError(f"model is {self.name!r}; {EXPECTED}")
 
     @classmethod
     def parse(cls, text: str) -> ModelFile:

@@ -83,21 +83,19 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
     assert not isinstance(config.question, LossAttack)
     models = config.question.models
     for number in range(models):
-        model = training(config, BalancedHalf(records, models, number, design), number, part)
+        half_of_records = BalancedHalf(records, models, number, design)
+        model = model_job(config.training, half_of_records, config.seed, number, part)
         half = BalancedHalf(part, models, number, design)
         jobs.append(Job(answers, half, (model,)))
     return tuple(jobs)
-
-
-def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int, scored: Part) -> Job:
-    """Plan the training of model `number` on its share of the records. Its outputs are needed for the `scored` part."""
-    return model_job(config.training, share, config.seed, number, scored)
 
 
 def model_job(
     recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int, scored: Part
 ) -> Job:
     """Plan the training of model `number` of a run with this seed on a share of the records.
+
+    Its outputs are needed for the `scored` part.
 
     Raises ValueError if the network cannot be trained on these data.
     """
@@ -174,7 +172,11 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
     images = all_images.train_images[models[0].canary_rows(all_images)]  # the same for all models
     if question.canary_images != "own":
         models[0].draw_images(images)
-    return tuple(Job(canary_answers, coined, (training(config, coined, coined.number, part),)) for coined in models)
+    jobs = []
+    for coined in models:
+        model = model_job(config.training, coined, config.seed, coined.number, part)
+        jobs.append(Job(canary_answers, coined, (model,)))
+    return tuple(jobs)
 
 
 @task(version=2, name="membership.answers")

@@ -158,12 +158,14 @@ def test_run_and_status_json_have_documented_shape(engram: Here) -> None:
     run = ended["run"]
     jobs = {"planned": 5, "stored": 5, "done": 5, "failed": 0}
     shape = {"run": run, "audit": "toys", "state": "finished", "jobs": jobs, "report": None, "mlflow": None}
+    shape |= {"answer": None, "effect": ended["effect"]}
     assert shape == ended
+    assert ended["effect"]["estimate"] == 6.0
     assert shape == engram.json("status")
     assert shape == engram.json("status", run[:-3])
     assert shape | {"jobs": jobs | {"done": 0}} == engram.json("resume", run, "--address", "none")
     (listed_run,) = engram.json("runs")["runs"]
-    assert run == listed_run["run"]
+    assert (listed_run["run"], listed_run["effect"]) == (run, ended["effect"])
 
 
 def test_version_is_the_packages(engram: Here) -> None:

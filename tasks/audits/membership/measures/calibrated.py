@@ -24,6 +24,7 @@ be found only if #(members) / (LEVEL (1 + #(non-members))) of them score higher 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,7 @@ from tasks.audits.membership.loss_scores import score_job
 from tasks.audits.membership.measures.attacks import AUC, KINDS
 from tasks.audits.membership.measures.loss import ROC, curve_of, exposures_of
 from tasks.audits.membership.reference_models import REFERENCE, reference_jobs
-from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.job import Function, Inputs, Job, NoSettings, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table, nan_as_null
@@ -69,15 +70,12 @@ CALIBRATED = pa.schema(
 )
 
 
-def _plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+def _plan(curve: Function | None, config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+    """Plan a curve of the calibrated scores, or the scores themselves (None)."""
     if not isinstance(config.question, LossAttack) or not config.question.references:
         return ()
-    return Job(calibrate, NoSettings(), (score_job(config), *reference_jobs(config)))
-
-
-def _plan_curve(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    calibrated = _plan(config, trainings)
-    return Job(calibrated_roc, NoSettings(), (calibrated,)) if isinstance(calibrated, Job) else ()
+    calibrated = Job(calibrate, NoSettings(), (score_job(config), *reference_jobs(config)))
+    return calibrated if curve is None else Job(curve, NoSettings(), (calibrated,))
 
 
 @task(version=1, name="membership.loss_calibrated", gathers=True)
@@ -176,6 +174,6 @@ def _rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 
 
 MEASURES = (
-    Measure("loss_calibrated", CALIBRATED, _plan, _rows),
-    Measure("loss_calibrated_roc", ROC, _plan_curve),
+    Measure("loss_calibrated", CALIBRATED, partial(_plan, None), _rows),
+    Measure("loss_calibrated_roc", ROC, partial(_plan, calibrated_roc)),
 )

@@ -20,7 +20,7 @@ from tasks.audits.membership.config import About, Canaries, Halves, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
 from tasks.audits.membership.plain_words import certainty
-from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, training
+from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, model_job
 from tasks.contract.epsilon_rows import AT_LEAST, BROKEN_MEANING, LEVEL, SPENT, Bound, Spent, epsilon_rows
 from tasks.contract.job import Job, marks
 from tasks.contract.measure import Tables
@@ -287,9 +287,8 @@ def test_models_share_canaries_but_not_coins() -> None:
         expected.append(CoinedCanaries(Part(question.data, 0, 60), 20, number, seed, question.mislabelled))
     assert expected == [job.config for job in jobs]
     part = expected[0].part
-    assert [training(config, coined, number, part).config for number, coined in enumerate(expected)] == [
-        job.inputs[0].config for job in jobs
-    ]
+    models = [model_job(config.training, coined, config.seed, coined.number, part) for coined in expected]
+    assert [model.config for model in models] == [job.inputs[0].config for job in jobs]
     with pytest.raises(DatasetError, match="canaries is 99999; only 1437 records"):
         plan_canaries(replace(question, examples=0, canaries=99_999))
     small = replace(question, data=pin(Dataset("digits#2x2")), canary_images="glyph")
