@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -80,12 +80,8 @@ def read_rows(store: Store, statuses: Iterable[Status]) -> list[RunRow]:
     rows = []
     for name in order:
         row = runs[name]
-        rows.append(_in_whole(row, part_of[name]) if name in part_of else row)
+        rows.append(replace(row, part_of=part_of.get(name, "")))
     return rows
-
-
-def _in_whole(row: RunRow, whole: str) -> RunRow:
-    return RunRow(**{**vars(row), "part_of": whole})
 
 
 def _read_row(store: Store, run_status: Status) -> RunRow:

@@ -218,7 +218,7 @@ def _show_members(
         return Gallery(caption, False, f"The run recorded scores only, so no image can be drawn. {listed}")
     data = source.data if isinstance(source, TrainedExample) else source.members
     if is_table(data):
-        return Gallery(CAPTION, False, f"Records of a table are not drawn. {listed}")
+        return Gallery(caption, False, f"Records of a table are not drawn. {listed}")
     if not (show_images or is_embedded(data.name)):
         return Gallery(caption, False, f"{describe_withheld(f'Images of {data.named().name}')} {listed}")
 

@@ -63,9 +63,11 @@ def score_job(config: Membership) -> Job:
         case Recording() as recording:
             return Job(read_recording, recording)
         case ModelAndSets() as source:
-            check_tables(source)
+            check_raw(source.members, source.non_members)
+            check_columns(source)
             return Job(score_file, ScoredFile(source, seed))
         case OutputsAndSets() as source:
+            check_columns(source)
             check_outputs(source)
             return Job(score_outputs, ScoredOutputs(source, seed))
         case TrainedExample() as example:
@@ -79,9 +81,8 @@ def score_job(config: Membership) -> Job:
             return Job(score_example, ScoredExample(halves.members, halves.non_members, seed), (model,))
 
 
-def check_tables(source: ModelAndSets) -> None:
-    """Raise ValueError if the sets are tables that the model cannot take, or tables with different columns."""
-    check_raw(source.members, source.non_members)
+def check_columns(source: ModelAndSets | OutputsAndSets) -> None:
+    """Raise ValueError if the sets are tables with different columns."""
     if not (is_table(source.members) or is_table(source.non_members)):
         return
     members, others = (load(dataset).features for dataset in (source.members, source.non_members))

@@ -97,7 +97,9 @@ def test_model_file_is_audited_on_two_csv_files(tmp_path: Path) -> None:
     assert scores["correct"].to_numpy(zero_copy_only=False)[is_member].all()
     assert run.verdict is not None
     wider = write_numbers(tmp_path / "wider.csv", 2, features=5)
-    with pytest.raises(orchestrator.EngramError, match=r"has the columns x0, x1, x2, x3, and .* the same order"):
-        orchestrator.audit(model, members, wider, label="outcome", store=tmp_path / "store", **RUN)
+    (tmp_path / "outputs.csv").write_text("image,loss\n")
+    for audited in (model, tmp_path / "outputs.csv"):
+        with pytest.raises(orchestrator.EngramError, match=r"has the columns x0, x1, x2, x3, and .* the same order"):
+            orchestrator.audit(audited, members, wider, label="outcome", store=tmp_path / "store", **RUN)
     with pytest.raises(orchestrator.EngramError, match="a pickle, which is refused: reading it would run its code"):
         orchestrator.audit(tmp_path / "model.joblib", members, others, label="outcome", store=tmp_path, **RUN)
