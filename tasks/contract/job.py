@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tasks.contract.resources import NO_RESOURCES, Resources
+
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
@@ -130,6 +132,7 @@ class Job:
 
     `after` is a job that reaches an earlier epoch of the same training run. This job may continue from the stored state
     of `after`, with the same result. If `waits` is set, `after` is computed first even if no other job reads its table.
+    `resources` are those that this job states itself, for example because its user did.
     """
 
     function: Function
@@ -137,6 +140,7 @@ class Job:
     inputs: tuple[Job, ...] = ()
     after: Job | None = None
     waits: bool = False
+    resources: Resources = NO_RESOURCES
 
 
 @dataclass(frozen=True)
