@@ -20,9 +20,9 @@ from orchestrator.errors import ClusterError
 from orchestrator.executors import private_ray
 from orchestrator.executors.cluster import reason
 from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
-from orchestrator.executors.guard import Guard
 from orchestrator.executors.session_folder import session_variables
 from orchestrator.spec.specification import host_and_port
+from tasks.worker.process_guard import Guard
 
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes are transferred
 STARTS = 3  # attempts to start a private cluster

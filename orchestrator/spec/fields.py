@@ -24,7 +24,7 @@ from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.yaml_text import YamlError, parse_yaml
-from tasks.contract.alternatives import TYPE, tag_of, tagged_members
+from tasks.contract.alternatives import TYPE, from_text, tag_of, tagged_members
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> value of the declared type
 NONE = "none"  # tag of the alternative that null also selects
@@ -359,6 +359,7 @@ def _union(members: tuple[Any, ...]) -> Reader:
     optional = type(None) in members
     reads = [(member, reader(member)) for member in members if member is not type(None)]
     tagged = {tag_of(member): as_member for member, as_member in reads if tag_of(member)}
+    members_by_tag = {tag_of(member): member for member, _ in reads if tag_of(member)}
 
     def read(value: Any, field_path: str) -> Any:
         if optional and (value is None or value in ("null", "none", "None")):
@@ -374,6 +375,9 @@ def _union(members: tuple[Any, ...]) -> Reader:
         if tagged and isinstance(tag, str):
             if tag in tagged:
                 return tagged[tag](value, field_path)
+            built = value_of_text(members_by_tag, tag, field_path)
+            if built is not None:
+                return built
             if len(tagged) == len(reads):
                 raise SpecError(f"{field_path} is {tag!r}; allowed: {', '.join(tagged)}{nearest(tag, tagged)}")
         reasons = []
@@ -386,6 +390,14 @@ def _union(members: tuple[Any, ...]) -> Reader:
         raise SpecError(reason + (_other_forms(value, [member for member, _ in reads]) if fit <= 0 else ""))
 
     return read
+
+
+def value_of_text(members: Mapping[str, Any], text: str, field_path: str) -> Any:
+    """Return the alternative that text other than a tag builds, or None. Raises SpecError if the text is invalid."""
+    try:
+        return from_text(members, text)
+    except ValueError as error:
+        raise SpecError(f"{field_path} is {text!r}: {error}") from None
 
 
 def _fit(value: Any, member: Any) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import alternatives, field_types
+from orchestrator.spec.fields import alternatives, field_types, value_of_text
 from tasks.contract.alternatives import tag_of, tagged_members
 
 
@@ -157,7 +157,8 @@ def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
 def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
     first, _, nested_path = name.partition(".")
     if first in field_types(kind):
-        return list(_below_group(name, fields)) or [_Field(name, {})]
+        exact = [field for field in fields if field.path == name and nested_path]
+        return exact or list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
     if tagged and nested_path:
         return [match for field in tagged for match in _below_tag(field, first, nested_path, fields)]
@@ -257,7 +258,7 @@ def _fields_below(
     for name, members, nested_configs, text_prefix in _declared_fields(kind):
         path = f"{prefix}{name}"
         present = getattr(kind if value is None else value, name, None)
-        given_tag = settings.get(path)
+        given_tag = _given_tag(members, settings.get(path), path)
         if isinstance(given_tag, str) and given_tag in members:
             selected = given_tag
         else:
@@ -274,6 +275,14 @@ def _fields_below(
             creates = is_absent or (value is not None and present is None)
             for member in nested_configs:
                 yield from _fields_below(member, present, settings, f"{path}.", selects, creates)
+
+
+def _given_tag(members: Mapping[str, Any], setting: Any, path: str) -> Any:
+    """Return the tag of the alternative that a setting selects by its tag or its text, or the setting itself."""
+    if not members or not isinstance(setting, str) or setting in members:
+        return setting
+    value = value_of_text(members, setting, path)
+    return setting if value is None else tag_of(type(value))
 
 
 @functools.cache

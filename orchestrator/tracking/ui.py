@@ -19,12 +19,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.errors import EngramError
-from orchestrator.executors.guard import Guard
 from orchestrator.run_folder import notes
 from orchestrator.store import Store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database, tracking_store
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
+from tasks.worker.process_guard import Guard
 
 HOST = "127.0.0.1"
 PORTS = 100  # number of consecutive ports to try

@@ -8,7 +8,8 @@
     question: Secrets | Documents = Secrets()
 
 `question=documents question.models=8` selects the second alternative. In YAML and JSON, the tag is the `type` entry of
-the mapping: `question: {type: documents, models: 8}`.
+the mapping: `question: {type: documents, models: 8}`. An alternative with a class method `from_text` is also selected
+by text from which it can be built: `training=package.module:train`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def tag_of(kind: Any) -> str:
 def tagged_members(to: Any) -> Mapping[str, Any]:
     """Return the alternatives of a declared type, keyed by tag, in declaration order. Empty if the type has none."""
     return {tag_of(member): member for member in _union_members(to) if tag_of(member)}
+
+
+def from_text(members: Mapping[str, Any], text: str) -> Any:
+    """Return the alternative that this text, which is not a tag, builds, or None. Raises ValueError for bad text."""
+    for member in members.values():
+        if hasattr(member, "from_text"):
+            value = member.from_text(text)
+            if value is not None:
+                return value
+    return None
 
 
 def _union_members(to: Any) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from tasks.worker.files import regular_bytes
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 TABLE = "table:"  # prefix of tables of features
+ROWS = "rows:"  # prefix of records that are known only by number
 
 
 class DatasetError(Unavailable):
@@ -70,3 +71,8 @@ class Dataset(PinnedName):
 def is_table(dataset: Dataset) -> bool:
     """Return whether the data set is a table of features (`tasks.datasets.feature_table`)."""
     return dataset.name.startswith(TABLE)
+
+
+def is_numbered(dataset: Dataset) -> bool:
+    """Return whether the records are known only by number (`tasks.datasets.numbered`)."""
+    return dataset.name.startswith(ROWS)

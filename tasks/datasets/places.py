@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import acdc, binary_records, celeba, feature_table, options, parquet, records, tickets
+from tasks.datasets import acdc, binary_records, celeba, feature_table, numbered, options, parquet, records, tickets
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
@@ -57,6 +57,7 @@ DESCRIPTIONS = {
     "list:FILE": "your images listed in a CSV or Parquet file with columns path, label and, optionally, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
     "table:FILE": "your table of numbers and categories, CSV or Parquet, such as table:patients.csv#label=outcome",
+    "rows:COUNT": "records that only your training program holds, known by their row numbers from 0",
     "records:FILE": "your records other than images, such as questions: JSON Lines or Parquet with a field id",
     "imagenet:PATH": "ImageNet, or some of its classes, unpacked in your own folder, with the XML files of its boxes",
     "boxed:TABLE": "your images with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
@@ -98,6 +99,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
 # Data sets without plain images, by name or kind.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
 TABLE = "table"  # the kind of tables of features
+ROWS = "rows"  # the kind of records that are known only by number
 WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit images may use fewer bits
 TEXTS = {
     "records": "records",
@@ -211,7 +213,7 @@ def find(name: str) -> tuple[str, Source]:
     plain, shape = options.split(name)
     absolute, source = _locate_source(plain, shape)
     kind = plain.partition(":")[0]
-    shapeless = TEXTS.get(kind) or BOXED.get(kind) or {TABLE: "tables"}.get(kind)
+    shapeless = TEXTS.get(kind) or BOXED.get(kind) or {TABLE: "tables", ROWS: "row numbers"}.get(kind)
     if shape.bits is not None and kind not in WITH_DEPTH:
         kinds = ", ".join(f"{kind_name}:" for kind_name in WITH_DEPTH)
         raise UnknownDataset(f"data set {name!r} has the option #bits{shape.bits}; it is for {kinds}")
@@ -221,7 +223,7 @@ def find(name: str) -> tuple[str, Source]:
     if shape.has_shape and shapeless is not None:
         of_images = replace(shape, label=None, is_raw=False)
         raise UnknownDataset(f"data set {name!r} has the option {of_images}; {shapeless} have no shape")
-    return f"{absolute}{shape}", source if kind in (*BOXED, TABLE) else options.reshape_source(source, shape)
+    return f"{absolute}{shape}", source if kind in (*BOXED, TABLE, ROWS) else options.reshape_source(source, shape)
 
 
 def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
@@ -233,6 +235,8 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     if name == "mnist-on-photos":
         return name, blended_source(locate_published_set("mnist", shape))
     kind, colon, path = name.partition(":")
+    if kind == ROWS and colon:
+        return name, numbered.source(path)
     if kind in OWN and colon:
         return locate_own_set(kind, path, shape)
     if "#" in name:

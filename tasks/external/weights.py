@@ -27,6 +27,7 @@ from tasks.external.model_file import ModelFile
 from tasks.models import custom, modules
 from tasks.models.catalog import input_shape
 from tasks.models.custom import Factory
+from tasks.models.factory_import import import_factory
 from tasks.user_code.loaded import UncoveredImport, watch_imports
 
 
@@ -63,7 +64,7 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
     assert isinstance(factory, Factory)
     if classes is None:
         raise ValueError(f"model {model.name} is made by a factory, which requires the number of classes")
-    make = modules.import_factory(factory)
+    make = import_factory(factory)
     try:
         with watch(factory):
             module = make(input_shape(shape), classes)

@@ -20,6 +20,7 @@ from tasks.user_code.closure import SourceFile, digest_of_files, find_files
 
 T = TypeVar("T", bound="Named")
 NAMED = 5  # source files listed in an error
+TRAINING = "training"  # noun of functions that train
 ESTIMATOR = "sklearn:"  # prefix of a scikit-learn estimator
 
 
@@ -79,18 +80,19 @@ def pin(model: T) -> T:
     Raises ValueError if it does not exist or differs from the pinned one.
     """
     if is_own(model.name):
-        return replace(model, digest=_pin_factory(Factory.parse(str(model))).digest)
+        return replace(model, digest=pin_factory(Factory.parse(str(model))).digest)
     model.check()
     return model
 
 
 @dataclass(frozen=True)
 class Factory:
-    """A function in a module, pinned once `digest` is set."""
+    """A function in a module, pinned once `digest` is set. `noun` is what error messages call it."""
 
     module: str
     function: str
     digest: str = ""
+    noun: str = "network"
 
     @classmethod
     def parse(cls, text: str, noun: str = "network") -> Factory:
@@ -100,14 +102,16 @@ class Factory:
         if not (
             all(part.isidentifier() for part in (*module.split("."), function)) and bool(separator) == bool(digest)
         ):
-            raise ValueError(f"{noun} is {text!r}; write your own model as package.module:factory")
-        return cls(module, function, digest)
+            form = "package.module:train" if noun == TRAINING else "package.module:factory"
+            own = "your own training" if noun == TRAINING else "your own model"
+            raise ValueError(f"{noun} is {text!r}; write {own} as {form}")
+        return cls(module, function, digest, noun)
 
     def __str__(self) -> str:
         return f"{self.module}:{self.function}" + (f"@{self.digest}" if self.digest else "")
 
 
-def _pin_factory(factory: Factory) -> Factory:
+def pin_factory(factory: Factory) -> Factory:
     """Return the factory with the digest of its source. Raises ValueError if it differs from a given digest."""
     return replace(factory, digest=check_digest(factory, source_files(factory)))
 
@@ -121,7 +125,7 @@ def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
         if len(files) > len(file_names):
             more = f" and {len(files) - len(file_names)} more"
         raise ValueError(
-            f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
+            f"{factory.noun} {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
             f"{digest}, not {factory.digest}; its files are {', '.join(file_names)}{more}"
         )
     return digest
@@ -140,13 +144,13 @@ def source_files(factory: Factory) -> dict[str, SourceFile]:
     try:
         files = find_files(factory.module)
     except ValueError as error:
-        raise ValueError(f"network {factory}: {error}") from None
+        raise ValueError(f"{factory.noun} {factory}: {error}") from None
     if files is None:
         remedy = "install its package or put its folder on PYTHONPATH"
         if factory.module.endswith(".py"):
             module = factory.module.removesuffix(".py")
             remedy = f"name the module, {module}:{factory.function}, and put its folder on PYTHONPATH"
-        raise ValueError(f"network {factory}: there is no module {factory.module!r} on Python's path; {remedy}")
+        raise ValueError(f"{factory.noun} {factory}: there is no module {factory.module!r} on Python's path; {remedy}")
     return files
 
 

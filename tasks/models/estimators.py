@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tasks.contract.extras import SCIKIT_LEARN
 from tasks.models.catalog import input_shape
 from tasks.models.custom import ESTIMATOR, Factory, is_own
+from tasks.models.factory_import import import_factory, one_line
 from tasks.numerics import seeds
 
 Floats = NDArray[np.float64]
@@ -41,8 +42,6 @@ def check_estimator(name: str) -> None:
 def make_estimator(name: str, shape: tuple[int, int, int], classes: int) -> Any:
     """Return a new, untrained estimator. Raises ValueError if its class or factory does not exist or fails."""
     if is_own(name):
-        from tasks.models.modules import import_factory
-
         factory = Factory.parse(name)
         make = import_factory(factory)
         arguments: tuple[Any, ...] = (input_shape(shape), classes)
@@ -52,7 +51,7 @@ def make_estimator(name: str, shape: tuple[int, int, int], classes: int) -> Any:
     try:
         return make(*arguments)
     except Exception as error:  # a user's factory may raise anything
-        raise ValueError(f"network {name} cannot be made: {_one_line(error)}") from error
+        raise ValueError(f"network {name} cannot be made: {one_line(error)}") from error
 
 
 def _estimator_class(name: str) -> Any:
@@ -62,7 +61,7 @@ def _estimator_class(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"network {name} is not in the installed scikit-learn: {_one_line(error)}") from None
+        raise ValueError(f"network {name} is not in the installed scikit-learn: {one_line(error)}") from None
 
 
 def _check_methods(name: str, estimator: Any) -> None:
@@ -88,7 +87,7 @@ class Estimator:
         try:
             self._estimator.fit(values, labels)
         except Exception as error:
-            raise ValueError(f"network {name} cannot be trained: {_one_line(error)}") from error
+            raise ValueError(f"network {name} cannot be trained: {one_line(error)}") from error
 
     def log_p(self, values: Values) -> Floats:
         """Return the log-probabilities (rows, classes). Classes that were not in the training data have the lowest."""
@@ -113,7 +112,3 @@ def set_random_states(estimator: Any, seed: int) -> None:
             states[parameter] = seeds.derive(seed, "random state", parameter) % 2**32
     if states:
         estimator.set_params(**states)
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

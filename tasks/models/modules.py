@@ -6,8 +6,7 @@ counters, keep their initial values. A method of the module is applied to rows o
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
@@ -19,6 +18,7 @@ from torch.func import functional_call
 
 from tasks.models import custom
 from tasks.models.custom import Factory
+from tasks.models.factory_import import import_factory, one_line
 from tasks.models.layers import Layers, Mode, Shape, Start, Weight
 from tasks.numerics import seeds
 from tasks.user_code import loaded
@@ -119,37 +119,6 @@ class _Called(nn.Module):
         return getattr(self.module, method)(*arguments)
 
 
-def import_factory(factory: Factory) -> Callable[..., object]:
-    """Import the factory function.
-
-    Raises ValueError if its source differs from the pinned one or the import fails.
-    """
-    files = custom.source_files(factory)
-    custom.check_digest(factory, files)
-    changed = loaded.changed_file(files)
-    if changed is not None:
-        raise ValueError(
-            f"network {factory}: its source has changed since this process imported it ({changed}); start again"
-        )
-    try:
-        with loaded.watch_imports(f"network {factory}", files):
-            module = importlib.import_module(factory.module)
-    except UncoveredImport:
-        raise
-    except Exception as error:
-        raise ValueError(f"network {factory}: {factory.module} cannot be imported: {one_line(error)}") from error
-    functions = {}
-    for name, value in vars(module).items():
-        if callable(value) and not name.startswith("_"):
-            functions[name] = value
-    if factory.function not in functions:
-        raise ValueError(
-            f"network {factory}: {factory.module} has no function {factory.function}; it has {', '.join(functions)}"
-        )
-    function: Callable[..., object] = functions[factory.function]
-    return function
-
-
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers by name. A shared tensor occurs once."""
     return dict(module.named_parameters()) | dict(module.named_buffers())
@@ -163,11 +132,6 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
         if device.type == "cuda":
             torch.cuda.manual_seed(seed)
         yield
-
-
-def one_line(error: Exception) -> str:
-    """Format an error from a user's code on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def kind(value: object) -> str:

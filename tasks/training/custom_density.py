@@ -36,10 +36,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
+from tasks.models.factory_import import one_line
 from tasks.models.importance import Estimated, Sampling, model_inputs
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.likelihoods import Binary, Dequantised, Logit, Preparation, Shape
-from tasks.models.modules import TRIED, Method, Module, drawing, kind, one_line
+from tasks.models.modules import TRIED, Method, Module, drawing, kind
 from tasks.training.objective import Batch
 
 SEES: Mapping[str, Callable[[Shape], Preparation]] = {

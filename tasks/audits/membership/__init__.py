@@ -49,6 +49,7 @@ from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import count_copies
+from tasks.programs.config import Program
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -95,6 +96,8 @@ def subject(config: Membership) -> str:
 
 
 def stand_in(config: Membership) -> str:
+    if isinstance(config.training, Program):  # the user's own
+        return ""
     network = config.training.network.name
     match config.question:
         case LossAttack():  # an example is trained on data that Engram includes

@@ -15,6 +15,7 @@ from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import CanaryImages
 from tasks.models.catalog import Network
+from tasks.programs.config import Program
 from tasks.training.classifier_config import ClassifierTraining
 
 TINY_RECORDS = 60
@@ -80,10 +81,24 @@ class Membership(Ranged):
 
     question: Question = Halves()
     """Models trained on halves of the records, models trained with canaries, a given model, or the loss of a model."""
-    training: ClassifierTraining = ClassifierTraining()
-    """Training recipe of the models trained here."""
+    training: ClassifierTraining | Program = ClassifierTraining()
+    """How each model is trained: a classifier by Engram, or your own program."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: seed of all random numbers."""
+
+    def conflicts(self) -> Iterator[str]:
+        if isinstance(self.training, Program) and isinstance(self.question, LossAttack):
+            yield (
+                f"training is {self.training.tag} and question is loss; it must be halves, canaries or given, since "
+                "reference models are trained by Engram"
+            )
+
+    @property
+    def recipe(self) -> ClassifierTraining:
+        """The recipe of models that Engram trains. Raises ValueError if a program trains them."""
+        if isinstance(self.training, Program):
+            raise ValueError(f"training is {self.training.tag}; it must be classifier for this question")
+        return self.training
 
     @property
     def data(self) -> Dataset | None:
@@ -115,9 +130,14 @@ class About:
 
 
 def tiny(config: Membership) -> Membership:
-    """Reduce the configuration to a run of seconds on embedded data."""
+    """Reduce the configuration to a run of seconds on embedded data. A program keeps its data set."""
+    question = _tiny_question(config.question)
+    if isinstance(config.training, Program):
+        if config.data is not None and not isinstance(question, GivenModel | LossAttack):
+            question = replace(question, data=config.data)
+        return replace(config, question=question)
     training = replace(config.training, network=Network("mlp1"), epochs=2, batch=min(config.training.batch, 32))
-    return replace(config, question=_tiny_question(config.question), training=training)
+    return replace(config, question=question, training=training)
 
 
 def _tiny_question(question: Question) -> Question:

@@ -77,7 +77,7 @@ def score_job(config: Membership) -> Job:
             if example.is_null:
                 share = Share(Part(example.data, part.examples, example.examples))
             share.rows(load(example.data))
-            model = model_job(config.training, share, config.seed, 0, part)
+            model = model_job(config.recipe, share, config.seed, 0, part)
             return Job(score_example, ScoredExample(halves.members, halves.non_members, seed), (model,))
 
 

@@ -69,13 +69,13 @@ def reference_jobs(config: Membership) -> tuple[Job, ...]:
     records = pair_of(question.source, config.seed)
     if not isinstance(records, RecordedPair):
         data = records.members if isinstance(records, DataSetPair) else records.members.part.data
-        check_network(config.training, data, load(data))
-    train_one = fit_reference if config.training.network.is_estimator else train_reference
+        check_network(config.recipe, data, load(data))
+    train_one = fit_reference if config.recipe.network.is_estimator else train_reference
     design = seeds.derive(config.seed, "reference design")
     jobs = []
     for number in range(question.references):
         seed = seeds.derive(config.seed, "reference training", number)
-        reference = Reference(records, question.references, number, design, config.training, seed)
+        reference = Reference(records, question.references, number, design, config.recipe, seed)
         jobs.append(Job(train_one, reference))
     return tuple(jobs)
 

@@ -20,12 +20,15 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.datasets.dataset import Dataset
+from tasks.datasets.dataset import Dataset, is_numbered
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
 from tasks.models.custom import is_own
 from tasks.models.estimators import check_estimator
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
+from tasks.programs import row_training
+from tasks.programs.config import Program
+from tasks.programs.returned import Scored
 from tasks.training import estimators
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.mixed import Mixture, logits, train
@@ -42,7 +45,7 @@ ANSWERS = pa.schema(
         ("row", pa.int64()),  # row of the training split
         ("member", pa.bool_()),  # trained on by the model or, in a control run, assigned to its half
         ("log_odds", pa.float64()),  # for the true label, in nats
-        ("correct", pa.bool_()),
+        ("correct", pa.bool_()),  # null if the model returned only a number per record
     ]
 )
 
@@ -91,7 +94,11 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
 
 
 def model_job(
-    recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int, scored: Part
+    recipe: ClassifierTraining | Program,
+    share: Share | BalancedHalf | CoinedCanaries,
+    seed: int,
+    number: int,
+    scored: Part,
 ) -> Job:
     """Plan the training of model `number` of a run with this seed on a share of the records.
 
@@ -99,6 +106,8 @@ def model_job(
 
     Raises ValueError if the network cannot be trained on these data.
     """
+    if isinstance(recipe, Program):
+        return row_training.training_job(recipe, share, scored, seeds.derive(seed, "training", number))
     images = load(share.part.data)
     check_network(recipe, share.part.data, images)
     if not recipe.network.is_estimator:
@@ -112,6 +121,11 @@ def model_job(
 def check_network(recipe: ClassifierTraining, data: Dataset, images: Images) -> None:
     """Raise ValueError if the network, or its augmentation, takes images only and the data are a table."""
     network = recipe.network
+    if is_numbered(data):
+        raise ValueError(
+            f"{data.name} has only row numbers, which a training program of your own needs: give training.command or "
+            "training=package.module:train, or name a data set"
+        )
     if network.is_estimator:
         check_estimator(network.name)
     if not images.is_table:
@@ -134,6 +148,15 @@ def model_outputs(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> N
     if estimators.is_estimated(model):
         return estimators.outputs_of(model, rows)
     return logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
+
+
+def score_rows(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> Scored:
+    """Return the log-odds of the labels of these training rows, and whether the model classifies them correctly."""
+    if row_training.is_programmed(model):
+        return row_training.scores_of(model, rows)
+    labels = images.train_labels[rows]
+    outputs = model_outputs(model, images, rows)
+    return Scored(log_odds(outputs, labels), outputs.argmax(axis=1) == labels)
 
 
 def mixture(
@@ -187,14 +210,13 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     """
     images = load(config.part.data)
     rows = distinct_rows(images, config.part.rows(images))
-    labels = images.train_labels[rows]
-    scores = model_outputs(inputs[0], images, rows)
+    scored = score_rows(inputs[0], images, rows)
     return make_table(
         ANSWERS,
         row=rows,
         member=np.isin(rows, config.rows(images)),
-        log_odds=log_odds(scores, labels),
-        correct=scores.argmax(axis=1) == labels,
+        log_odds=scored.score,
+        correct=scored.correct,
     )
 
 
@@ -204,16 +226,15 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     (model,) = inputs
     images = config.alter_canaries(load(config.part.data))
     rows = config.canary_rows(images)
-    labels = images.train_labels[rows]
-    scores = model_outputs(model, images, rows)
+    spent = model["epsilons"][0].as_py() if "epsilons" in model.column_names else []
     return make_table(
         CANARIES,
         model=config.number,
         row=rows,
-        label=labels,
+        label=images.train_labels[rows],
         inside=config.is_inside(),
-        log_odds=log_odds(scores, labels),
-        spent=max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None,
+        log_odds=score_rows(model, images, rows).score,
+        spent=max(spent, default=None),
     )
 
 
@@ -229,18 +250,30 @@ def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers of all models, (models, records) each. `rows` index the training split."""
+    """Answers of all models, (models, records) each. `rows` index the training split.
+
+    `correct` is None if the models returned only a number per record.
+    """
 
     rows: NDArray[np.int64]
     member: Mask
     phi: Array
-    correct: Mask
+    correct: Mask | None
+
+    @property
+    def right(self) -> Array:
+        """1 for correct answers, 0 for others, and NaN if it is unknown."""
+        if self.correct is None:
+            return np.full(self.phi.shape, np.nan)
+        return self.correct.astype(np.float64)
 
 
 def stack_answers(tables: Sequence[pa.Table]) -> Answers:
     """Stack the answers of all models. Raises ValueError for NaN or infinite log-odds."""
     member = np.stack([table["member"].to_numpy() for table in tables])
     phi = np.stack([table["log_odds"].to_numpy() for table in tables])
-    correct = np.stack([table["correct"].to_numpy() for table in tables])
+    correct = None
+    if not any(table["correct"].null_count for table in tables):
+        correct = np.stack([table["correct"].to_numpy() for table in tables])
     check_finite(phi, "log-odds of the models")
     return Answers(tables[0]["row"].to_numpy(), member, phi, correct)

@@ -15,9 +15,9 @@ import pytest
 from orchestrator.errors import ClusterError
 from orchestrator.executors import forked_workers, pool
 from orchestrator.executors.calls import Done, Lost
-from orchestrator.executors.guard import state
 from orchestrator.executors.pool import PoolExecutor
 from orchestrator.store import Store
+from tasks.worker.process_guard import state
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import ROOT, drain, outcomes
 from tests.support.waiting import HANGING, wait_until

@@ -421,14 +421,14 @@ def start(folder: Path, ending: str) -> subprocess.Popen[str]:
 
 
 def left_over(mark: str) -> int:
-    from orchestrator.executors.guard import marked_processes
+    from tasks.worker.process_guard import marked_processes
 
     return len(list(marked_processes(mark)))
 
 
 def listening(mark: str) -> set[str]:
     """The addresses on which a cluster's processes listen."""
-    from orchestrator.executors.guard import family
+    from tasks.worker.process_guard import family
 
     sockets = set()
     for file in itertools.chain.from_iterable(Path(f"/proc/{pid}/fd").glob("*") for pid in family(mark)):

@@ -110,7 +110,7 @@ def balanced_records(answers: Answers) -> Answers | None:
         answers.rows[models_and_records[1]],
         answers.member[models_and_records],
         answers.phi[models_and_records],
-        answers.correct[models_and_records],
+        None if answers.correct is None else answers.correct[models_and_records],
     )
 
 
@@ -127,15 +127,17 @@ def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
 def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | None = None) -> dict[str, Array]:
     """Score every record with each attack on each target, (models, records) each.
 
-    `max_pairs` limits the number of reference pairs.
+    The label-only attack is left out if it is unknown which answers are correct. `max_pairs` limits the number of
+    reference pairs.
     """
-    scores = {attack: np.empty(answers.phi.shape) for attack in ATTACKS}
-    right = answers.correct.astype(np.float64)
+    attacks_here = [attack for attack in ATTACKS if attack != LABELS or answers.correct is not None]
+    scores = {attack: np.empty(answers.phi.shape) for attack in attacks_here}
+    right = answers.right
     for target in range(len(answers.phi)):
         by_odds = leave_pairs_out(answers.phi, answers.member, pairs, target, max_pairs)
         by_labels = leave_pairs_out(right, answers.member, pairs, target, max_pairs)
-        for attack, score in ATTACKS.items():
-            scores[attack][target] = score(by_labels if attack == LABELS else by_odds)
+        for attack in attacks_here:
+            scores[attack][target] = ATTACKS[attack](by_labels if attack == LABELS else by_odds)
     return scores
 
 
@@ -187,7 +189,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     table = tables.one(SCORES)
     if table is None or not table.num_rows:
         return
-    yield from attack_rows({attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS})
+    lines = {attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS}
+    yield from attack_rows({attack: of_attack for attack, of_attack in lines.items() if of_attack.num_rows})
 
 
 def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:

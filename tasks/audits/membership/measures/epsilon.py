@@ -87,8 +87,8 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # 
 
 def _canary_delta(config: Membership) -> float:
     """Return the delta of private training, or the default delta."""
-    privacy = config.training.privacy
-    return privacy.delta if privacy else Privacy.delta
+    guarantee = config.training.guarantee
+    return guarantee.delta if guarantee else Privacy.delta
 
 
 def notes(config: Membership) -> Iterator[str]:

@@ -169,7 +169,7 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
     """Return the models' scores of this kind, (models, records), rounded like those of the given model."""
     match kind:
         case "label":
-            return answers.correct.astype(np.float64)
+            return answers.right
         case "confidence":
             return round_confidences(np.exp(-np.logaddexp(0.0, -answers.phi)), resolution)
         case _:

@@ -100,7 +100,7 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     test = (config.smallest, config.draws, config.seed, config.level)
     memorised_q = false_discovery_control(reduced_p_values(answers.phi, answers.member, p_values, *test))
     effect, error = difference_of_sides(answers.phi, answers.member)
-    mem, _ = difference_of_sides(answers.correct.astype(np.float64), answers.member)
+    mem, _ = difference_of_sides(answers.right, answers.member)
     unknown = np.isnan(p_values)
     return make_table(
         RECORDS,
@@ -123,7 +123,7 @@ def _member_accuracy(answers: Answers) -> Array:
     """Return the accuracy on each record of the models trained on it, (records,)."""
     members = answers.member.sum(axis=0)
     with np.errstate(invalid="ignore"):
-        accuracy: Array = (answers.member & answers.correct).sum(axis=0) / members
+        accuracy: Array = np.where(answers.member, answers.right, 0.0).sum(axis=0) / members
     return accuracy
 
 
@@ -163,7 +163,7 @@ def _plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tu
 def influences(config: Strongest, inputs: Inputs) -> pa.Table:
     """Measure mem of each record, and infl of the pairs with the smallest p-values (INFLUENCES)."""
     answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    if answers is None or answers.correct is None:
         return INFLUENCES.empty_table()
     models = len(answers.member)
     indices = np.arange(len(answers.rows))
@@ -288,10 +288,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     setting = {"level": about.level, "nats": SMALLEST}
     yield row(MEMORISED, setting, alone(float(memorised), tested.num_rows), "record", 0.0, smallest_q)
     yield tied_row(float(tested["tied"].to_numpy().mean()), tested.num_rows, "record")
-    right = statistics.within_shares(statistics.mean(tested["accuracy"].to_numpy()))
-    yield accuracy_row(right, "records", about.chance, "record")
+    if not tested["accuracy"].null_count:
+        right = statistics.within_shares(statistics.mean(tested["accuracy"].to_numpy()))
+        yield accuracy_row(right, "records", about.chance, "record")
     yield row(MEAN_EFFECT, {}, alone(float(tested["effect"].to_numpy().mean()), tested.num_rows), "record", 0.0)
-    yield row("mean mem", {}, alone(float(tested["mem"].to_numpy().mean()), tested.num_rows), "record", 0.0)
+    if not tested["mem"].null_count:
+        yield row("mean mem", {}, alone(float(tested["mem"].to_numpy().mean()), tested.num_rows), "record", 0.0)
 
 
 MEASURES = (

@@ -74,7 +74,7 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     if not isinstance(question, Halves) or not question.shift_pixels:
         return ()
     images = load(question.data)
-    if images.is_table or config.training.network.is_estimator:
+    if images.is_table or config.recipe.network.is_estimator:
         reason = "the data are a table" if images.is_table else "the network is a scikit-learn estimator"
         raise ValueError(f"shift_pixels is {question.shift_pixels}, and {reason}; it must be 0")
     height, width, _ = images.shape

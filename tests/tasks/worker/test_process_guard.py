@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.executors.guard import MARK, Guard, family, marked_processes, state, sweep
+from tasks.worker.process_guard import MARK, Guard, family, marked_processes, state, sweep
 from tests.support.waiting import HANGING, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the gua
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 DRIVER = """
 import os, subprocess, sys, time
-from orchestrator.executors.guard import Guard
+from tasks.worker.process_guard import Guard
 guard = Guard()
 sleeper = subprocess.Popen(
     [sys.executable, "-c", "import time; time.sleep(600)"],
@@ -120,7 +120,7 @@ def test_killed_driver_takes_marked_processes_along() -> None:
 
 PARENT = """
 import os, subprocess, sys, time
-from orchestrator.executors.guard import Guard
+from tasks.worker.process_guard import Guard
 from tests.support.waiting import HANGING, wait_until
 guard = Guard()
 forgetful = "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(600)']; "

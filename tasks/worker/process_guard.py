@@ -1,8 +1,9 @@
-"""A guard that ends all processes of a local cluster when its driver ends, even by `kill -9`.
+"""A guard that ends all processes which a process has started when that process ends, even by `kill -9`.
 
-Ray's own processes take about a minute to notice. All these processes inherit a mark in the environment. The guard is a
-small process that waits on a pipe from the driver and kills every process with the mark when the pipe closes. This
-needs /proc. Without /proc there is no guard, and leftover processes end when Ray notices.
+It guards the processes of a local cluster, because Ray's own take about a minute to notice, and the programs of a
+user. All these processes inherit a mark in the environment. The guard is a small process that waits on a pipe from the
+process that started it, and kills every process with the mark when the pipe closes. This needs /proc. Without /proc
+there is no guard.
 """
 
 from __future__ import annotations
@@ -24,11 +25,17 @@ CLOSED = b"."
 
 
 class Guard:
-    """The driver's end of the guard. Guarded processes are started with `variables` in their environment."""
+    """The driver's end of the guard. Guarded processes are started with `variables` in their environment.
 
-    def __init__(self) -> None:
+    `is_tracking`: while the driver lives, the guard also follows children that lose the mark, as those of Ray do.
+    Without tracking, it kills the marked processes as soon as the driver ends.
+    """
+
+    def __init__(self, variable: str = MARK, is_tracking: bool = True) -> None:
+        self._variable = variable
+        self._is_tracking = is_tracking
         self._mark = os.urandom(16).hex()
-        self.variables = {MARK: self._mark}
+        self.variables = {variable: self._mark}
         self._pipe: int | None = None
         if os.path.isdir("/proc/self"):
             self._start()
@@ -38,7 +45,7 @@ class Guard:
 
         reading, self._pipe = os.pipe()  # neither end is inherited, so no other process keeps the pipe open
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, self._mark],
+            [sys.executable, "-I", "-S", __file__, self._variable, self._mark, "tracking" if self._is_tracking else ""],
             stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -50,7 +57,7 @@ class Guard:
     def kill_stopped_processes(self) -> None:
         """Kill marked processes that are stopped, for example by SIGSTOP, because they react to no other signal."""
         if self._pipe is not None:
-            for pid in marked_processes(self._mark):
+            for pid in marked_processes(self._mark, self._variable):
                 if state(pid) == "T":
                     _kill(pid)
 
@@ -64,9 +71,9 @@ class Guard:
         self._process.wait()
 
 
-def marked_processes(mark: str) -> Iterator[int]:
+def marked_processes(mark: str, variable: str = MARK) -> Iterator[int]:
     """Yield the other processes that were started with the mark in their environment."""
-    entry = f"{MARK}={mark}".encode()
+    entry = f"{variable}={mark}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -104,13 +111,13 @@ def _fields(pid: int) -> list[str] | None:
         return None
 
 
-def family(mark: str) -> dict[int, str]:
+def family(mark: str, variable: str = MARK) -> dict[int, str]:
     """Return the start times of the marked processes and all their descendants, by pid.
 
     Ray's agents overwrite the environment with a process title and may lack the mark, but their parent has it.
     """
     processes = {int(name): state for name in os.listdir("/proc") if name.isdigit() and (state := _stat(int(name)))}
-    members = set(marked_processes(mark)) & set(processes)
+    members = set(marked_processes(mark, variable)) & set(processes)
     grown = True
     while grown:
         children = {pid for pid, (parent, _) in processes.items() if parent in members} - members
@@ -119,14 +126,14 @@ def family(mark: str) -> dict[int, str]:
     return {pid: processes[pid][1] for pid in members if pid != os.getpid()}
 
 
-def sweep(mark: str, known_processes: dict[int, str]) -> int:
+def sweep(mark: str, known_processes: dict[int, str], variable: str = MARK) -> int:
     """Kill every process that is known or carries the mark. Returns the number killed."""
     known_pids = [
         pid for pid, start_time in known_processes.items() if (state := _stat(pid)) and state[1] == start_time
     ]
     for pid in known_pids:  # before the search, because reading a busy process's environment can take long
         _kill(pid)
-    late_pids = [pid for pid in marked_processes(mark) if pid not in known_pids]
+    late_pids = [pid for pid in marked_processes(mark, variable) if pid not in known_pids]
     for pid in late_pids:
         _kill(pid)
     return len(known_pids) + len(late_pids)
@@ -139,17 +146,17 @@ def _kill(pid: int) -> None:
         return
 
 
-def watch(mark: str) -> None:
+def watch(variable: str, mark: str, is_tracking: bool) -> None:
     """Track marked processes until the driver closes the guard or dies. Then sweep until none is left."""
     processes: dict[int, str] = {}
-    while not select.select([0], [], [], LOOK)[0]:
-        processes.update(family(mark))
+    while not select.select([0], [], [], LOOK if is_tracking else None)[0]:
+        processes.update(family(mark, variable))
     closed = os.read(0, 1) == CLOSED
-    if not closed:
+    if not closed and is_tracking:
         time.sleep(GRACE)
     quiet = 0
     for _ in range(SWEEPS):
-        if sweep(mark, processes):
+        if sweep(mark, processes, variable):
             quiet = 0
         else:
             quiet = quiet + 1
@@ -159,4 +166,4 @@ def watch(mark: str) -> None:
 
 
 if __name__ == "__main__":
-    watch(sys.argv[1])
+    watch(sys.argv[1], sys.argv[2], bool(sys.argv[3]))

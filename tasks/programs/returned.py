@@ -1,0 +1,312 @@
+"""What a program returns: numbers per record, or a model that is evaluated here. Both become one score per record.
+
+The numbers are in `scores.parquet`, `scores.csv` or `scores.npy` in {out}, or are the result of the function: one per
+requested record in the requested order, or one per row of the data set. A table has a column named like
+`training.returns`, or a single column besides `row` (the row number; the records may then be in any order) and `label`.
+Class probabilities are (records, classes) in an array, or the columns p0, p1, ...
+
+Higher scores mean a better fit. A loss of at least 0 in nats becomes the log-odds log(p / (1 - p)) with p = exp(-loss);
+for losses other than cross-entropy, this is an increasing function of minus the loss, which every rank test accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.programs.process import ProgramFailed
+from tasks.worker.delimited_text import DelimitedTextError, read_delimited
+from tasks.worker.size_limits import TooLarge, read_parquet
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Images
+    from tasks.programs.config import Returns
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+
+SUFFIXES = (".parquet", ".csv", ".npy")
+ROW = "row"
+LABEL = "label"
+PROBABILITY = re.compile(r"p\d+")
+SMALLEST_P = 1e-12  # probabilities are kept this far from 0 and 1, so that log-odds are finite
+SMALLEST_LOSS = 1e-12
+BATCH = 256  # records of one evaluation of a model
+
+
+@dataclass(frozen=True, eq=False)
+class Requested:
+    """The records that a program has to score.
+
+    rows: Their row numbers, in the order of {ask}. total: Number of rows of the data set. images: The data set, or None
+    if only row numbers are known. is_member: Whether each record is among the training rows.
+    """
+
+    rows: Rows
+    total: int
+    images: Images | None
+    is_member: Mask
+
+    def labels(self) -> Rows | None:
+        """Return the labels of the records, or None if they are unknown."""
+        return None if self.images is None else self.images.train_labels[self.rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Scores of the requested records, (records,) each. `correct` is None if it is unknown."""
+
+    score: Floats
+    correct: Mask | None
+
+
+def score_result(result: Any, out: Path, returns: Returns, requested: Requested) -> Scored:
+    """Score the records by what the program returned: the result of a function, or the files in `out`.
+
+    Raises ProgramFailed, in one line with a remedy, if this is impossible.
+    """
+    if returns == "samples":
+        return _score_samples(out, requested)
+    if returns == "model" or _is_model(result):
+        return _score_by_model(_find_model(out) if result is None else result, requested)
+    if result is None:
+        file = find_file(out, "scores", SUFFIXES)
+        numbers, labels = _read_file(file, returns, requested)
+        where = file.name
+    else:
+        numbers, labels = _as_array(result), None
+        where = "the result of the training function"
+    numbers = _select_requested(numbers, where, requested)
+    return score_numbers(numbers, returns, requested.labels() if labels is None else labels, where)
+
+
+def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str) -> Scored:
+    """Convert the numbers of the records, (records,) or (records, classes), to scores.
+
+    Raises ProgramFailed for numbers that are not finite or impossible.
+    """
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    is_invalid = ~np.isfinite(numbers)
+    _refuse(
+        is_invalid.reshape(len(numbers), -1).any(axis=1),
+        numbers,
+        where,
+        "a finite number; NaN means that the training diverged or skipped a record",
+    )
+    if returns == "probabilities":
+        return _score_probabilities(numbers, labels, where)
+    if numbers.ndim != 1:
+        raise ProgramFailed(
+            f"{where} has {numbers.shape[1]} numbers per record; {returns} is one number per record. For class "
+            "probabilities set training.returns=probabilities"
+        )
+    if returns == "loss":
+        _refuse(numbers < 0, numbers, where, "at least 0; for logarithms set training.returns=log_likelihood")
+        return Scored(-np.log(np.expm1(np.maximum(numbers, SMALLEST_LOSS))), None)
+    if returns == "log_odds":
+        return Scored(numbers, None)
+    return Scored(numbers, None)
+
+
+def _score_probabilities(numbers: Floats, labels: Rows | None, where: str) -> Scored:
+    """Return the log-odds of the label. A vector contains the probabilities of the labels."""
+    is_outside = (numbers < 0) | (numbers > 1)
+    _refuse(is_outside.reshape(len(numbers), -1).any(axis=1), numbers, where, "a probability from 0 to 1")
+    correct = None
+    if numbers.ndim == 2:
+        if labels is None:
+            raise ProgramFailed(
+                f"{where} has the probabilities of {numbers.shape[1]} classes, and Engram holds no labels of these "
+                "records: return only the probability of each record's label, or add a column label"
+            )
+        if labels.max() >= numbers.shape[1]:
+            raise ProgramFailed(
+                f"{where} has the probabilities of {numbers.shape[1]} classes, but the labels reach up to "
+                f"{labels.max()}"
+            )
+        correct = numbers.argmax(axis=1) == labels
+        numbers = numbers[np.arange(len(labels)), labels]
+    p = np.clip(numbers, SMALLEST_P, 1 - SMALLEST_P)
+    return Scored(np.log(p) - np.log1p(-p), correct)
+
+
+def _refuse(is_invalid: NDArray[np.bool_], numbers: Floats, where: str, expected: str) -> None:
+    if is_invalid.any():
+        first = int(is_invalid.argmax())
+        value = np.array2string(numbers[first], precision=6) if numbers.ndim > 1 else f"{numbers[first]:.6g}"
+        raise ProgramFailed(
+            f"{where}: number {first} is {value}; expected {expected}. {int(is_invalid.sum())} of {len(numbers)} are "
+            "not"
+        )
+
+
+def _as_array(result: Any) -> Floats:
+    if hasattr(result, "detach"):
+        result = result.detach().cpu().double()
+    try:
+        return np.asarray(result, np.float64)
+    except (TypeError, ValueError):
+        raise ProgramFailed(
+            f"the training function returned a {type(result).__name__}; expected one number per record, a torch module "
+            "or another model, or None with the results in job.out"
+        ) from None
+
+
+def find_file(out: Path, stem: str, suffixes: tuple[str, ...]) -> Path:
+    """Return the file `stem` with one of these suffixes. Raises ProgramFailed if there is none, or more than one."""
+    found = [out / f"{stem}{suffix}" for suffix in suffixes if (out / f"{stem}{suffix}").is_file()]
+    if len(found) == 1:
+        return found[0]
+    names = " or ".join(f"{stem}{suffix}" for suffix in suffixes)
+    if found:
+        raise ProgramFailed(f"the program wrote {' and '.join(path.name for path in found)} into {{out}}; write one")
+    written = sorted(path.name for path in out.iterdir())[:5]
+    raise ProgramFailed(
+        f"the program wrote no {names} into {{out}} (the folder in ENGRAM_OUT); it wrote "
+        f"{', '.join(written) or 'nothing'}"
+    )
+
+
+def _read_file(file: Path, returns: str, requested: Requested) -> tuple[Floats, Rows | None]:
+    """Return the numbers in a file, in the order of the requested rows if it has row numbers, and labels if any."""
+    if file.suffix == ".npy":
+        try:
+            array = np.load(file, allow_pickle=False)
+            return np.asarray(array, np.float64), None
+        except (OSError, ValueError, EOFError) as error:
+            raise ProgramFailed(f"{file.name} cannot be read: {' '.join(str(error).split())}") from None
+    table = _read_table(file)
+    names = [name for name in table.column_names if name not in (ROW, LABEL)]
+    if returns == "probabilities" and names and all(PROBABILITY.fullmatch(name) for name in names):
+        columns = sorted(names, key=lambda name: int(name[1:]))
+    elif returns in names:
+        columns = [returns]
+    elif len(names) == 1:
+        columns = names
+    else:
+        raise ProgramFailed(
+            f"{file.name} has the columns {', '.join(table.column_names)}; name the one with the numbers {returns}"
+        )
+    numbers = np.stack([_numbers(table, name, file) for name in columns], axis=1)
+    numbers = numbers[:, 0] if len(columns) == 1 else numbers
+    labels = None
+    if LABEL in table.column_names:
+        labels = _numbers(table, LABEL, file).astype(np.int64)
+    if ROW in table.column_names:
+        order = _order_of_rows(_numbers(table, ROW, file).astype(np.int64), file, requested)
+        numbers = numbers[order]
+        labels = None if labels is None else labels[order]
+    return numbers, labels
+
+
+def _read_table(file: Path) -> pa.Table:
+    try:
+        if file.suffix == ".csv":
+            return read_delimited(file.read_bytes()).table()
+        return read_parquet(file)
+    except (OSError, TooLarge, DelimitedTextError, pa.ArrowException) as error:
+        raise ProgramFailed(f"{file.name} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _numbers(table: pa.Table, name: str, file: Path) -> Floats:
+    try:
+        column = table[name].cast(pa.float64()).to_numpy()
+    except pa.ArrowException as error:
+        raise ProgramFailed(f"{file.name}: column {name} is not numbers: {' '.join(str(error).split())}") from None
+    return np.asarray(column, np.float64)
+
+
+def _order_of_rows(rows: Rows, file: Path, requested: Requested) -> Rows:
+    """Return the position in the file of each requested row. Raises ProgramFailed if one is missing or occurs twice."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
+        raise ProgramFailed(f"{file.name} has two lines for row {twice}")
+    places = np.searchsorted(ordered, requested.rows)
+    is_missing = (places >= len(ordered)) | (ordered[np.minimum(places, len(ordered) - 1)] != requested.rows)
+    if is_missing.any():
+        raise ProgramFailed(
+            f"{file.name} has no line for row {requested.rows[is_missing.argmax()]}; {int(is_missing.sum()):,} of "
+            f"{len(requested.rows):,} requested records are missing"
+        )
+    selected: Rows = order[places]
+    return selected
+
+
+def _select_requested(numbers: Floats, where: str, requested: Requested) -> Floats:
+    """Return the numbers of the requested records. Raises ProgramFailed if there are more or fewer."""
+    count = len(requested.rows)
+    if numbers.ndim in (1, 2) and len(numbers) == count:
+        return numbers
+    if numbers.ndim in (1, 2) and len(numbers) == requested.total:
+        return numbers[requested.rows]
+    size = "x".join(map(str, numbers.shape)) or "one number"
+    other = f", or all {requested.total:,} rows" if requested.total != count else ""
+    raise ProgramFailed(
+        f"{where} has the size {size}; expected one number for each of the {count:,} requested records ({{ask}}{other})"
+    )
+
+
+def _is_model(result: Any) -> bool:
+    return callable(result) or hasattr(result, "predict_proba") or isinstance(result, Path)
+
+
+def _find_model(out: Path) -> str:
+    found = sorted(path for path in out.glob("model*") if path.stem == "model" or path.name == "model")
+    if len(found) != 1:
+        raise ProgramFailed(
+            f"the program wrote {len(found)} files named model.* into {{out}}; expected one, such as model.pt"
+        )
+    return str(found[0])
+
+
+def _score_by_model(model: Any, requested: Requested) -> Scored:
+    """Evaluate a model on the requested records."""
+    from tasks.external.audit_inputs import RecordSet
+    from tasks.external.audited_model import ask_model
+
+    images = requested.images
+    if images is None:
+        raise ProgramFailed(
+            "the program returned a model, but Engram knows these records only by number: return one score per record, "
+            "or give the data set as data=NAME"
+        )
+    rows = requested.rows
+    pixels = images.train_images[rows]
+    if images.is_table:
+        pixels = pixels.reshape(len(rows), -1)
+    labels = images.train_labels[rows]
+    sides = [np.flatnonzero(requested.is_member), np.flatnonzero(~requested.is_member)]
+    members, others = (RecordSet(pixels[side], labels[side], images.names) for side in sides)
+    try:
+        scores, _ = ask_model(str(model) if isinstance(model, Path) else model, (members, others), BATCH)
+    except ValueError as error:
+        raise ProgramFailed(f"the model that the program returned: {error}") from error
+    log_p = np.empty(len(rows))
+    correct = np.empty(len(rows), bool)
+    for side, scored in zip(sides, scores, strict=True):
+        assert scored.correct is not None
+        log_p[side] = scored.log_p
+        correct[side] = scored.correct
+    p = np.clip(np.exp(log_p), SMALLEST_P, 1 - SMALLEST_P)
+    return Scored(np.log(p) - np.log1p(-p), correct)
+
+
+def _score_samples(out: Path, requested: Requested) -> Scored:
+    """Score the requested records by their distance to the nearest sample."""
+    from tasks.programs.samples import score_samples
+
+    if requested.images is None:
+        raise ProgramFailed(
+            "training.returns is samples, but Engram knows these records only by number: give the data set as data=NAME"
+        )
+    return Scored(score_samples(out, requested.images, requested.rows), None)

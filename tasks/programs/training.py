@@ -1,0 +1,153 @@
+"""Perform one training by a user's program: write its inputs, run it, and score the requested records.
+
+A job runs in a temporary folder: `code` is a copy of the program's files and the working directory, `in` contains the
+row numbers, and `out` receives the results. The folder is removed when the job ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks.programs.code import copy_code
+from tasks.programs.command_line import PLACEHOLDERS, ROW_FORMATS, fill_command, used_placeholders
+from tasks.programs.config import CommandTraining, FunctionTraining, Program
+from tasks.programs.function import TrainingJob
+from tasks.programs.process import ProgramFailed, run_command
+from tasks.programs.returned import Requested, Scored, score_result
+from tasks.worker import compute_context
+from tasks.worker.job_services import JobServices, current_services
+
+Rows = NDArray[np.int64]
+WriteData = Callable[[Path], None]
+
+PREFIX = "engram-job-"
+SEEDS = 2**32  # seeds of numpy and torch's generators
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRequest:
+    """One training: the rows to train on, the rows to score, the seed, and how to write changed records, if any."""
+
+    rows: Rows
+    ask: Rows
+    seed: int
+    write_data: WriteData | None = None
+
+
+def train_and_score(program: Program, request: TrainingRequest, requested: Requested) -> Scored:
+    """Train with the program and score the requested records.
+
+    Raises ProgramFailed if the program fails or breaks its contract, and ProgramDied if a signal ends it.
+    """
+    with perform_training(program, request) as (result, out):
+        return score_result(result, out, program.returns, requested)
+
+
+@contextmanager
+def perform_training(program: Program, request: TrainingRequest) -> Iterator[tuple[Any, Path]]:
+    """Train with the program. Yields the result of a function (None for a command) and the folder of its files."""
+    if not len(request.rows):
+        raise ProgramFailed("there are no rows to train on")
+    services = current_services()
+    with _job_folder() as folder:
+        state = services.state or _make(folder / "state")
+        out = _make(folder / "out")
+        data = None
+        if request.write_data is not None:
+            data = _make(folder / "data")
+            request.write_data(data)
+        compute_context.note(device="program")
+        if isinstance(program, CommandTraining):
+            _run_command(program, request, folder, state, out, data, services)
+            result = None
+        else:
+            result = _call_function(program, request, state, out, data, services)
+        yield result, out
+
+
+def _run_command(
+    program: CommandTraining,
+    request: TrainingRequest,
+    folder: Path,
+    state: Path,
+    out: Path,
+    data: Path | None,
+    services: JobServices,
+) -> None:
+    code = _make(folder / "code")
+    copy_code(program.code, code)
+    inputs = _make(folder / "in")
+    values = {
+        "seed": str(request.seed % SEEDS),
+        "out": str(out),
+        "state": str(state),
+        "data": "" if data is None else str(data),
+        "gpus": str(services.gpus),
+        "rows": str(_write_rows(inputs / "rows.npy", request.rows)),
+        "ask": str(_write_rows(inputs / "ask.npy", request.ask)),
+    }
+    filled = {}
+    for name, file_format in used_placeholders(program.command):
+        filled[name, file_format] = values[name]
+        if file_format in ROW_FORMATS:
+            rows = request.rows if name == "rows" else request.ask
+            filled[name, file_format] = str(_write_rows(inputs / f"{name}.{file_format}", rows))
+    variables = {PLACEHOLDERS[name][0]: value for name, value in values.items()}
+    output = services.output or _make(folder / "printed")
+    run_command(fill_command(program.command, filled), code, variables, output, services)
+
+
+def _call_function(
+    program: FunctionTraining,
+    request: TrainingRequest,
+    state: Path,
+    out: Path,
+    data: Path | None,
+    services: JobServices,
+) -> Any:
+    function = program.function.load()
+    job = TrainingJob(request.rows, request.ask, request.seed % SEEDS, out, state, data, services.gpus, services.log)
+    return function(job)
+
+
+def _write_rows(path: Path, rows: Rows) -> Path:
+    """Write row numbers in the format of the file's suffix."""
+    if path.suffix == ".npy":
+        np.save(path, rows)
+    elif path.suffix == ".txt":
+        path.write_text("".join(f"{row}\n" for row in rows.tolist()))
+    else:
+        pq.write_table(pa.table({"row": rows}), path)
+    return path
+
+
+def _make(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _job_folder() -> Iterator[Path]:
+    """Make a temporary folder, and remove it at the end. Folders of processes that were killed are removed as well."""
+    root = Path(tempfile.gettempdir())
+    for old in root.glob(f"{PREFIX}*"):
+        owner = old.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}") and os.path.isdir("/proc/self"):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
