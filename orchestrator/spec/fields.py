@@ -24,7 +24,7 @@ from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.yaml_text import YamlError, parse_yaml
-from tasks.contract.alternatives import TYPE, from_text, tag_of, tagged_members
+from tasks.contract.alternatives import TYPE, from_text, tag_of, tagged_members, text_forms
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> value of the declared type
 NONE = "none"  # tag of the alternative that null also selects
@@ -379,7 +379,8 @@ def _union(members: tuple[Any, ...]) -> Reader:
             if built is not None:
                 return built
             if len(tagged) == len(reads):
-                raise SpecError(f"{field_path} is {tag!r}; allowed: {', '.join(tagged)}{nearest(tag, tagged)}")
+                forms = [*tagged, *text_forms(members_by_tag)]
+                raise SpecError(f"{field_path} is {tag!r}; allowed: {', '.join(forms)}{nearest(tag, tagged)}")
         reasons = []
         for member, as_member in reads:
             try:

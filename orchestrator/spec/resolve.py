@@ -21,12 +21,13 @@ from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
-from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset, is_table
+from tasks.datasets.dataset import ROWS, Dataset, DatasetError, UnknownDataset, is_numbered, is_table
 from tasks.datasets.notes import data_notes
 
 # Accepted by every audit in addition to its configuration fields: `tiny` cuts data, epochs and members for runs that
 # take seconds.
 SCALE = "scale"
+RECORDS = "records"  # number of records that only a user's program holds
 SCALES = ("tiny", "full")
 Setting = Mapping[str, Any]
 
@@ -117,6 +118,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     from orchestrator.spec.audits import find
 
     audit = find(spec.audit).audit
+    spec = _name_row_data(spec, audit.rows_field)
     set_and_swept = sorted(set(spec.set) & set(spec.sweep))
     if set_and_swept:
         raise SpecError(f"{set_and_swept[0]} is both set and swept; specify it only once")
@@ -144,6 +146,17 @@ def resolve_cells(spec: Spec) -> list[Cell]:
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are equal
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
+
+
+def _name_row_data(spec: Spec, field: str) -> Spec:
+    """Replace `records=COUNT`, the records that only a user's program holds, by the data set `rows:COUNT`."""
+    count = spec.set.get(RECORDS)
+    if not field or not str(count).isdigit():
+        return spec
+    if field in spec.set:
+        raise SpecError(f"records is {count} and {field} is {spec.set[field]}; give only one of them")
+    others = {name: value for name, value in spec.set.items() if name != RECORDS}
+    return replace(spec, set={field: f"{ROWS}{count}", **others})
 
 
 def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Setting:
@@ -245,7 +258,11 @@ def pin_cells(
 
 def _check_tables(cell: Cell) -> None:
     """Raise SpecError if the configuration names a table of features and the audit reads only other data."""
-    tables = [part.name for _, part in walk(cell.config) if isinstance(part, Dataset) and is_table(part)]
+    datasets = [part for _, part in walk(cell.config) if isinstance(part, Dataset)]
+    numbered = [part.name for part in datasets if is_numbered(part)]
+    if numbered and not audits.find(cell.audit).audit.rows_field:
+        raise SpecError(f"{cell.audit} runs no training programs of your own, which {numbered[0]} needs")
+    tables = [part.name for part in datasets if is_table(part)]
     if not tables or audits.find(cell.audit).audit.reads_tables:
         return
     readers = []

@@ -9,7 +9,7 @@
 
 `question=documents question.models=8` selects the second alternative. In YAML and JSON, the tag is the `type` entry of
 the mapping: `question: {type: documents, models: 8}`. An alternative with a class method `from_text` is also selected
-by text from which it can be built: `training=package.module:train`.
+by text from which it can be built (`training=package.module:train`), whose form is its `text_form`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def from_text(members: Mapping[str, Any], text: str) -> Any:
             if value is not None:
                 return value
     return None
+
+
+def text_forms(members: Mapping[str, Any]) -> list[str]:
+    """Return the forms of text that select alternatives, apart from their tags."""
+    return [member.text_form for member in members.values() if hasattr(member, "from_text")]
 
 
 def _union_members(to: Any) -> Iterator[Any]:

@@ -121,6 +121,8 @@ class Audit:
     power(config): Yields the detection rates for effects of stated sizes. None if the audit states no power.
     limits(config): Returns the largest field values that the data of a pinned config allow; `scale=tiny` respects them.
         None if `examples` is the only such field.
+    rows_field: The field of the data set whose records only a user's training program may hold, so that `records=COUNT`
+        sets it. Empty if the audit runs no such programs.
     reads_tables: Whether its data sets may be tables of features (`table:FILE#label=COLUMN`).
     usual: The fields that most users set, as they are typed (short names are possible), in the order in which
         `engram show` lists them. If empty, it lists all fields.
@@ -141,6 +143,7 @@ class Audit:
     resolution: Callable[[Any], Resolution | None] | None = None
     power: Callable[[Any], Iterable[Power]] | None = None
     limits: Callable[[Any], Mapping[str, int]] | None = None
+    rows_field: str = ""
     reads_tables: bool = False
     usual: tuple[str, ...] = ()
 

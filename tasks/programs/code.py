@@ -150,7 +150,7 @@ def _tracked_files(folder: Path) -> Iterator[str]:
 
 
 def _scripts_below(folder: Path, start: Path) -> Iterator[str]:
-    """Yield the Python files, scripts and settings below a folder, except in hidden folders, environments and stores."""
+    """Yield the Python files, scripts and settings below a folder, but not those of environments and stores."""
     for parent, folders, files in os.walk(start):
         folders[:] = [
             name

@@ -91,6 +91,7 @@ class FunctionTraining(ProgramTraining):
     """A training that a Python function performs, which takes an `engram.TrainingJob`."""
 
     tag: ClassVar[str] = "function"
+    text_form: ClassVar[str] = "package.module:train"
 
     function: TrainingFunction
     """Function that trains one model, as package.module:train."""

@@ -158,8 +158,9 @@ def _check_exit(code: int, output: Path, kills_before: int) -> None:
     stream, lines = _last_lines(output)
     if not lines:
         raise ProgramFailed(f"the training program exited with code {code} and printed nothing")
-    text = "\n".join(lines)
-    raise ProgramFailed(f"the training program exited with code {code}: {lines[-1]}\n\nEnd of its {stream}:\n{text}")
+    failure = ProgramFailed(f"the training program exited with code {code}: {lines[-1]}")
+    failure.add_note("\n".join([f"The last lines of its {stream}:", *lines]))  # in the traceback, not in the message
+    raise failure
 
 
 def _last_lines(output: Path) -> tuple[str, list[str]]:

@@ -151,5 +151,6 @@ AUDIT = Audit(
     notes=notes,
     resolution=resolution,
     power=power,
+    rows_field="data",
     reads_tables=True,
 )

@@ -196,6 +196,8 @@ def _call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
         return
     for attack in ATTACKS:
         lines = table.filter(np.asarray(table["attack"]) == attack)
+        if not lines.num_rows:
+            continue
         alarms = lines["called_outside"].to_numpy().astype(np.float64)
         models = lines["outside"].to_numpy().astype(np.float64)
         rate = repeated_rate(alarms, models)
