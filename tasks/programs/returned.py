@@ -118,8 +118,7 @@ def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str
 
 def _score_probabilities(numbers: Floats, labels: Rows | None, where: str) -> Scored:
     """Return the log-odds of the label. A vector contains the probabilities of the labels."""
-    is_outside = (numbers < 0) | (numbers > 1)
-    _refuse(is_outside.reshape(len(numbers), -1).any(axis=1), numbers, where, "a probability from 0 to 1")
+    _refuse((numbers < 0) | (numbers > 1), numbers, where, "a probability from 0 to 1")
     correct = None
     if numbers.ndim == 2:
         if labels is None:
@@ -139,12 +138,14 @@ def _score_probabilities(numbers: Floats, labels: Rows | None, where: str) -> Sc
 
 
 def _refuse(is_invalid: NDArray[np.bool_], numbers: Floats, where: str, expected: str) -> None:
-    if is_invalid.any():
-        first = int(is_invalid.argmax())
+    """Raise ProgramFailed if a number of any record is invalid; both arrays have the same shape."""
+    is_bad_record: Mask = np.asarray(is_invalid.reshape(len(numbers), -1).any(axis=1))
+    if is_bad_record.any():
+        first = int(is_bad_record.argmax())
         value = np.array2string(numbers[first], precision=6) if numbers.ndim > 1 else f"{numbers[first]:.6g}"
         raise ProgramFailed(
-            f"{where}: number {first} is {value}; expected {expected}. {int(is_invalid.sum())} of {len(numbers)} are "
-            "not"
+            f"{where}: number {first} is {value}; expected {expected}. {int(is_bad_record.sum())} of "
+            f"{len(numbers)} are not"
         )
 
 
