@@ -21,13 +21,13 @@ Every error that the command line reports as a one-line message is an `engram.En
 from engram import own_packages as own_packages  # before the next line, which must not import the user's module
 
 import orchestrator  # isort: skip
-from orchestrator import EngramError, SpecError, audit, audits, plan, run, search
+from orchestrator import EngramError, SpecError, audit, audits, membership, plan, run, search
 from orchestrator import open as open
 from orchestrator.python_calls import runs  # `orchestrator.runs` is a package
 
 # Omits `open`, so that `import *` does not hide Python's built-in.
-__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "runs", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "membership", "plan", "run", "runs", "search"]
 
-# The settings classes of the installed audits, such as `UniqueFeature`, are found on first use.
+# `TrainingJob` and the settings classes of the audits, such as `UniqueFeature`, are found on first use.
 __getattr__ = orchestrator.__getattr__
 __dir__ = orchestrator.__dir__

@@ -7,13 +7,15 @@ from orchestrator import Membership as Membership
 from orchestrator import Relational as Relational
 from orchestrator import SpecError as SpecError
 from orchestrator import Text as Text
+from orchestrator import TrainingJob as TrainingJob
 from orchestrator import UniqueFeature as UniqueFeature
 from orchestrator import audit as audit
 from orchestrator import audits as audits
+from orchestrator import membership as membership
 from orchestrator import open as open
 from orchestrator import plan as plan
 from orchestrator import run as run
 from orchestrator import search as search
 from orchestrator.python_calls import runs as runs
 
-__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "runs", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "membership", "plan", "run", "runs", "search"]

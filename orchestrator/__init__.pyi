@@ -7,8 +7,9 @@ from orchestrator.audit_settings import AuditSettings
 from orchestrator.errors import EngramError as EngramError
 from orchestrator.errors import SpecError as SpecError
 from orchestrator.runs.report import Report
+from tasks.programs.function import TrainingJob as TrainingJob
 
-__all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]
+__all__ = ["EngramError", "SpecError", "audit", "audits", "membership", "plan", "run", "search"]
 
 def audit(
     model: Any,
@@ -47,6 +48,38 @@ def audit(
     **fields: Any,
 ) -> Report: ...
 def audits() -> dict[str, tuple[str, ...]]: ...
+def membership(
+    train: Callable[[TrainingJob], Any] | str,
+    *,
+    records: int | None = None,
+    models: int = 16,
+    returns: str = 'loss',
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    address: str | None = None,
+    gpus: str | None = None,
+    gpus_per_job: int | None = None,
+    together: int | Literal["auto"] | None = None,
+    way: str | None = None,
+    tolerate: int | None = None,
+    fail_fast: bool | None = None,
+    stop_after: str | float | None = None,
+    max_gpu_hours: float | None = None,
+    max_cost: float | None = None,
+    prices: str | os.PathLike[str] | None = None,
+    timeout: str | float | None = None,
+    keep: str | None = None,
+    again: bool | None = None,
+    all_cells: bool | None = None,
+    same_code: bool | None = None,
+    mlflow: str | None = None,
+    experiment: str | None = None,
+    report: bool | None = None,
+    show_images: bool | None = None,
+    dashboard: bool | None = None,
+    **fields: Any,
+) -> Report: ...
 def open(
     run: str | os.PathLike[str],
     store: str | os.PathLike[str] | None = None,
@@ -315,7 +348,7 @@ class Membership(AuditSettings):
         preset: str | None = None,
         *,
         question: Literal["halves", "canaries", "given", "loss"] | Mapping[str, Any] = ...,
-        training: Literal["classifier"] | Mapping[str, Any] = ...,
+        training: Literal["classifier", "command", "function"] | Mapping[str, Any] = ...,
         seed: int = ...,
         data: Any = ...,
         examples: int = ...,
@@ -338,6 +371,10 @@ class Membership(AuditSettings):
         batch: int = ...,
         network: Any = ...,
         privacy: Any = ...,
+        command: str = ...,
+        code: Any = ...,
+        data_format: Literal["npz", "folder", "parquet", "jsonl"] = ...,
+        function: Any = ...,
         outputs: Any = ...,
         columns: Any = ...,
         interface: Any = ...,

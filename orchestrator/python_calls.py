@@ -1,4 +1,4 @@
-"""The Python API: `engram.run`, `search`, `open`, `plan`, `audit`, `audits` and `runs`.
+"""The Python API: `engram.run`, `search`, `open`, `plan`, `audit`, `membership`, `audits` and `runs`.
 
 `run`, `search` and `plan` accept the options declared in `orchestrator.spec.options` as keyword arguments. Any other
 keyword is a field of the audit's configuration. Their signatures list all options for `help` and notebooks. Type
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator.runs.report import Report
     from orchestrator.spec.specification import Spec
+    from tasks.programs.function import TrainingJob
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -181,6 +182,44 @@ def audit(
     ) as recording:
         spec = dataclasses.replace(model_audit.recording_spec(recording, fields), execution=options, store=location)
         return dataclasses.replace(_run_spec(spec, observe), note="; ".join(recording.notes))
+
+
+@short_traceback
+@_name_options(EXECUTION)
+def membership(
+    train: Callable[[TrainingJob], Any] | str,
+    *,
+    records: int | None = None,
+    models: int = 16,
+    returns: str = "loss",
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **keywords: Any,
+) -> Report:
+    """Test which records your own training memorises: train `models` models, each on a random half of the records.
+
+    `train` is a function of one `engram.TrainingJob`, or its name as `package.module:train`. It trains one model on the
+    rows `job.rows`, and returns one number per row of `job.ask`, which `returns` declares: a loss, log_likelihood,
+    log_odds or probabilities. It may also return a torch module or another model, which Engram evaluates on the data
+    set `data`. Closures are pickled with cloudpickle, and their results are reused only if the bytes are equal.
+
+    `records` is the number of records, which stay with your function. The remaining keywords are the options of `engram
+    run` and fields of `membership`, such as `data` or `seed`.
+
+    Raises EngramError, or its subclass SpecError for invalid arguments.
+    """
+    from orchestrator.store import open_store, store_location
+    from orchestrator.training_function import name_function
+
+    execution = _take(EXECUTION, keywords)
+    location = None if store is None else os.fspath(store)
+    fields = {"models": models, "training.returns": returns, **keywords}
+    if records is not None:
+        fields["records"] = int(records)
+    with name_function(train, open_store(store_location(location))) as text:
+        fields["training"] = text
+        return _run_spec(_specification("membership", preset, store, fields, {}, execution, observe), observe)
 
 
 @short_traceback

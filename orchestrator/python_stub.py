@@ -25,6 +25,7 @@ WIDTH = 120  # maximum characters per line
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
     orchestrator.audit,
     orchestrator.audits,
+    orchestrator.membership,
     orchestrator.open,
     orchestrator.plan,
     orchestrator.run,
@@ -40,6 +41,7 @@ from orchestrator.audit_settings import AuditSettings
 from orchestrator.errors import EngramError as EngramError
 from orchestrator.errors import SpecError as SpecError
 from orchestrator.runs.report import Report
+from tasks.programs.function import TrainingJob as TrainingJob
 
 """
 
@@ -56,7 +58,7 @@ def format_stub() -> str:
 
 def format_engram_stub() -> str:
     """Return the text of the stub of `engram`, which exports the names of `orchestrator`."""
-    names = sorted([*orchestrator.__all__, "open", *built_in_classes()])
+    names = sorted([*orchestrator.__all__, "TrainingJob", "open", *built_in_classes()])
     imports = [f"from orchestrator import {name} as {name}" for name in names]
     imports.append("from orchestrator.python_calls import runs as runs")
     return "\n".join(["# Written by `make docs`.", *imports, "", _name_exports(engram)]) + "\n"

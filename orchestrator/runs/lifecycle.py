@@ -17,6 +17,7 @@ from orchestrator.planning.code import code_of
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
+from orchestrator.planning.kept_code import keep_code
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
 from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
@@ -37,7 +38,8 @@ from orchestrator.store import Store
 def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
     """Return the pinned cells to run, with lines for the user: changed code, settings without effect, unusual data.
 
-    Changes to the user's code are accepted if the specification says so.
+    The files of training programs are kept in the store. Changes to the user's code are accepted if the
+    specification says so.
     """
     changes = find_changes(cells, store)
     lines = []
@@ -52,7 +54,8 @@ def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list
     idle_fields = find_idle_fields(spec, cached_digests)
     if idle_fields:
         lines.append(describe_idle_fields(idle_fields, spec))
-    return list(cells), [*lines, *describe_data(cells, cached_digests)]
+    kept_cells = [keep_code(cell, store) for cell in cells]
+    return kept_cells, [*lines, *describe_data(kept_cells, cached_digests)]
 
 
 def start(

@@ -1,8 +1,11 @@
-"""The files of a user's program: which they are, their digest, and a copy in which a job runs.
+"""The files of a user's program: which they are, their digest, an archive of them, and a copy in which a job runs.
 
 Written as paths and patterns relative to the current folder, separated by commas: `training.code=train.py,configs/*`.
 Empty: the files of the current folder that git tracks or, outside a git repository, its Python files and scripts. Files
 that the command names are always among them. A key contains the digest of their names and contents, never their folder.
+
+A run keeps an archive of the files, so that later changes to them do not affect its jobs. `ProgramCode.folder` is then
+the path of the archive.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,7 +77,7 @@ class ProgramCode:
         """Return the files with their absolute folder and digest. Raises CodeError if they are missing or differ."""
         folder = Path(self.folder or ".").expanduser().absolute()
         pinned = replace(self, folder=str(folder))
-        digest = digest_files(folder, list_files(pinned), known_digests)
+        digest = digest_files(folder, list_files(pinned), known_digests) if folder.is_dir() else archive_digest(folder)
         if self.digest and digest != self.digest:
             raise CodeError(
                 f"the program's files in {folder} are not the ones that were pinned: their digest is {digest}, not "
@@ -95,7 +100,7 @@ class ProgramCode:
     def paths(self) -> tuple[Path, ...]:
         """Return the files. Raises CodeError if there are too many."""
         folder = Path(self.folder or ".")
-        return tuple(folder / name for name in list_files(self))
+        return tuple(folder / name for name in list_files(self)) if folder.is_dir() else (folder,)
 
 
 TRACKED_FILES = ProgramCode()
@@ -194,17 +199,58 @@ def digest_files(folder: Path, names: Sequence[str], known_digests: MutableMappi
     return digest_of(RULE, parts)
 
 
+def pack_code(code: ProgramCode, archive: Path) -> ProgramCode:
+    """Write the files into an archive, unless it exists, and return the code that is read from there.
+
+    Raises CodeError if the files differ from the pinned ones.
+    """
+    if not archive.exists():
+        folder = Path(code.folder)
+        draft = archive.with_name(f".{archive.name}-{os.getpid()}")
+        try:
+            with tarfile.open(draft, "w") as tar:
+                for name in list_files(code):
+                    tar.add(folder / name, name, recursive=False)
+            if archive_digest(draft) != code.digest:
+                raise CodeError(f"the program's files in {folder} changed while the run was planned; start it again")
+            draft.replace(archive)
+        except OSError as error:
+            raise CodeError(f"the program's files in {folder} cannot be kept: {error.strerror or error}") from None
+        finally:
+            draft.unlink(missing_ok=True)
+    return ProgramCode("", str(archive), code.digest)
+
+
+def archive_digest(archive: Path) -> str:
+    """Return the digest of the files in an archive. Raises CodeError if it cannot be read."""
+    with tempfile.TemporaryDirectory(prefix="engram-code-") as folder:
+        return digest_files(Path(folder), _unpack(archive, Path(folder)))
+
+
+def _unpack(archive: Path, target: Path) -> list[str]:
+    """Unpack an archive into a folder and return the names of its files, sorted."""
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(target, filter="data")
+            return sorted(member.name for member in tar.getmembers())
+    except (OSError, tarfile.TarError) as error:
+        raise CodeError(f"the program's files in {archive} cannot be read: {' '.join(str(error).split())}") from None
+
+
 def copy_code(code: ProgramCode, target: Path) -> None:
     """Copy the files into the folder `target`. Raises CodeError if they differ from the pinned ones."""
     folder = Path(code.folder or ".")
-    names = list_files(code)
-    for name in names:
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copy2(folder / name, path)
-        except OSError as error:
-            raise CodeError(f"{folder / name} cannot be read: {error.strerror or error}") from None
+    if folder.is_file():
+        names = _unpack(folder, target)
+    else:
+        names = list_files(code)
+        for name in names:
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copy2(folder / name, path)
+            except OSError as error:
+                raise CodeError(f"{folder / name} cannot be read: {error.strerror or error}") from None
     if code.digest and digest_files(target, names) != code.digest:
         raise CodeError(
             f"the program's files in {folder} have changed since this run was planned; start it again to use the new "
