@@ -23,6 +23,7 @@ from orchestrator.cli import (
     search,
     short_help,
     streams,
+    training,
     transfer,
     verify,
 )
@@ -170,6 +171,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
         "resume": run.resume,
         "search": search.search,
         "probes": run.probes,
+        "check-training": training.check_training,
     },
     "Look at results": {
         "runs": inspect.runs,

@@ -49,9 +49,18 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
         return
 
 
+def checks_folder(runs: Path) -> Path:
+    """Return the folder of the timings of `engram check-training`, next to the folder of the runs."""
+    return runs.parent / "checks"
+
+
 def mean_seconds(runs: Path) -> dict[str, float]:
-    """Return the mean seconds per job by group, over the newest runs with timings."""
-    files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """Return the mean seconds per job by group, over the newest runs with timings.
+
+    Timings of `engram check-training` count like those of a run.
+    """
+    files = [*runs.glob("*/timings.json"), *checks_folder(runs).glob("*/timings.json")]
+    files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     durations_by_group: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
         for group, seconds in _read_timings(path).items():

@@ -94,13 +94,8 @@ def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str
     """
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
-    is_invalid = ~np.isfinite(numbers)
-    _refuse(
-        is_invalid.reshape(len(numbers), -1).any(axis=1),
-        numbers,
-        where,
-        "a finite number; NaN means that the training diverged or skipped a record",
-    )
+    is_invalid: Any = ~np.isfinite(numbers)
+    _refuse(is_invalid, numbers, where, "a finite number; NaN means that the training diverged or skipped a record")
     if returns == "probabilities":
         return _score_probabilities(numbers, labels, where)
     if numbers.ndim != 1:
