@@ -30,6 +30,24 @@ labels = torch.arange(400) % 10
 model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 quick_look = engram.audit(model, (images[:200], labels[:200]), (images[200:], labels[200:]))
 quick_look.verdict.answer""",
+    "membership": """\
+import numpy as np
+
+points = np.random.default_rng(0).normal(size=(60, 5))
+
+
+def train(job):  # a model that stores its training rows
+    distances = np.linalg.norm(points[job.ask, None] - points[job.rows], axis=2)
+    return distances.min(axis=1)  # a loss per row
+
+
+own = engram.membership(train, records=60, models=16)
+own.verdict.sentence""",
+    "TrainingJob": """\
+from pathlib import Path
+
+job = engram.TrainingJob(np.arange(30), np.arange(60), seed=0, out=Path("."), state=Path("."))
+train(job)  # tries the function alone""",
     "plan": 'engram.plan("unique_feature", preset="smoke")["time"]',
     "run": """\
 run = engram.run("unique_feature", preset="smoke", canaries=4, address="none")
@@ -62,7 +80,8 @@ def public_names() -> list[str]:
     names = []
     for name in dir(engram):
         value = getattr(engram, name, None)
-        is_own = getattr(value, "__module__", "").partition(".")[0] in ("engram", "orchestrator")
+        module = getattr(value, "__module__", "")
+        is_own = module.partition(".")[0] in ("engram", "orchestrator") or module == "tasks.programs.function"
         if not name.startswith("_") and callable(value) and is_own and not _is_other(value):
             names.append(name)
     order = [*EXAMPLES, *names]
