@@ -158,7 +158,9 @@ def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
     first, _, nested_path = name.partition(".")
     if first in field_types(kind):
         exact = [field for field in fields if field.path == name and nested_path]
-        return exact or list(_below_group(name, fields)) or [_Field(name, {})]
+        if len(exact) == 1:
+            return exact
+        return list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
     if tagged and nested_path:
         return [match for field in tagged for match in _below_tag(field, first, nested_path, fields)]

@@ -210,6 +210,7 @@ class Config:
         ({"loss.weight": 2, "loss": "likelihood"}, Config(tuning=Group(loss=Likelihood(2)))),
         ({"noise": 2}, Config(tuning=Group(privacy=Noise(2)))),
         ({"privacy.noise": 2}, Config(tuning=Group(privacy=Noise(2)))),
+        ({"tuning.privacy.noise": 2}, Config(tuning=Group(privacy=Noise(2)))),
         ({"privacy.link": 2, "privacy": None}, Config(tuning=Group(privacy=Plain(2)))),
         ({"privacy": "null"}, Config()),
     ],
@@ -227,7 +228,6 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tuning.privacy.noise": 1}, "none has link; it is a field of tuning.privacy=noise"),
         ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; "),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),

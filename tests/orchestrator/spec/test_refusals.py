@@ -41,6 +41,7 @@ from tasks.contract.ranges import (
 )
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
+from tasks.programs.function import TrainingFunction
 from tasks.worker.files import File
 from tests.support.golden import Golden
 
@@ -60,7 +61,9 @@ BY_TYPE: dict[Any, Any] = {
     File: File("outputs.csv"),
     ModelFile: ModelFile("model.pt"),
     MemberColumn: MemberColumn("member"),
+    TrainingFunction: TrainingFunction("own:train"),
     int: 3,
+    float: 0.5,
     str: "JO",
 }
 
