@@ -26,6 +26,7 @@ from studies import (
     membership_given_models,
     membership_loss_attack,
     membership_loss_references,
+    membership_own_training,
     membership_worst_case_epsilon,
     quickstart_accuracy,
     relational_evasion,
@@ -330,6 +331,17 @@ def test_records_are_counted_by_their_exposure() -> None:
         line for line in membership_error_rates.markdown([none, exposed]) if line.startswith("| 8 x 100, 50 by 6")
     ]
     assert f"{exposed.found_unexposed} of {exposed.found_exposed + exposed.found_unexposed} found" in line
+
+
+def test_own_programs_are_accused_only_with_memory() -> None:
+    programs = {**membership_own_training.NULLS, **membership_own_training.POSITIVES}
+    names = ("ignores rows and seed", "uses other rows, a third fails", "memorises, a third fails")
+    counts = {name: membership_own_training.audit_program(programs[name], 2, 5) for name in names}
+    assert [count.accusing for count in counts.values()] == [0, 0, 2]
+    assert counts["ignores rows and seed"].answers["not assessable"] == 2
+    assert counts["memorises, a third fails"].models < 2 * membership_own_training.MODELS
+    lines = list(membership_own_training.markdown(counts))
+    assert lines[2].startswith("| ignores rows and seed | 0 of 2 (0.0 to 84.2 %) | 2 not assessable | 0 of 240 | 16.0")
 
 
 def test_loss_attack_accuses_only_a_model_trained_on_members() -> None:
