@@ -26,6 +26,7 @@ class CallAdvance:
     kind: str  # of its jobs: their group, or their task
     networks: float
     seconds: float  # since the call began
+    logging_key: str = ""  # of the running job, if it logs metrics
 
 
 class AdvanceWriter:
@@ -36,15 +37,24 @@ class AdvanceWriter:
         self._folder = folder_of(store, run) if run and key else None
         self._kind = kind
         self._key = key
+        self._logging_key = ""
         self._begin_time = self._last_time = time.monotonic()
 
     def write(self, networks: float) -> None:
         """Note how far the trainings in progress are. Errors are ignored, because only displays need the file."""
-        now = time.monotonic()
-        if self._folder is None or now - self._last_time < SECONDS:
+        if time.monotonic() - self._last_time >= SECONDS:
+            self._write(networks)
+
+    def show_metrics(self, key: str) -> None:
+        """Note the running job that logs metrics, so that displays read them. Empty: it has ended."""
+        self._logging_key = key
+        self._write(0.0)
+
+    def _write(self, networks: float) -> None:
+        if self._folder is None:
             return
-        self._last_time = now
-        advance = CallAdvance(self._kind, self.stored + networks, now - self._begin_time)
+        self._last_time = now = time.monotonic()
+        advance = CallAdvance(self._kind, self.stored + networks, now - self._begin_time, self._logging_key)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             draft = self._folder / f".{self._key}"
