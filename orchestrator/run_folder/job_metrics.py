@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from io import TextIOWrapper
@@ -27,6 +27,10 @@ class LoggedMetrics:
     time: float
     step: int
     metrics: Mapping[str, float]
+
+    def describe(self) -> str:
+        """Format the metrics, such as `step 12: loss 0.21, accuracy 0.9`."""
+        return f"step {self.step}: {', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items())}"
 
     def to_line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -121,6 +125,11 @@ def latest_metrics(store_folder: Path, key: str) -> LoggedMetrics | None:
             points = _parse(file.read().decode(errors="replace").splitlines())
     except OSError:
         return None
+    return merge_latest(points)
+
+
+def merge_latest(points: Sequence[LoggedMetrics]) -> LoggedMetrics | None:
+    """Return the latest value of each metric, with the latest step. None if there are no points."""
     if not points:
         return None
     metrics: dict[str, float] = {}

@@ -18,14 +18,15 @@ import shutil
 import tarfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, local_path
 from orchestrator.store.atomic_write import NO_LOCK_ERRORS, put_in_place, writing
 from orchestrator.store.entry import valid_key
+from orchestrator.store.regular_file import regular_opener
 
 OUTPUTS = "outputs"
 JOB_STATES = "job_states"
@@ -119,6 +120,23 @@ def remove_settled_states(store: Store, stored_keys: set[str]) -> None:
             remove_job_state(store, key)
 
 
+def remove_empty_folders(store: Store, names: Iterable[str]) -> None:
+    """Remove the folders of jobs from which these files were removed, if nothing is left in them.
+
+    Other empty folders may belong to running jobs. In a bucket, there are no folders.
+    """
+    root = local_path(store.location)
+    if root is None:
+        return
+    folders = set()
+    for name in names:
+        if name.split("/")[0] in (OUTPUTS, JOB_STATES):
+            folders.update(PurePosixPath(name).parents[:-2])
+    for folder in sorted(folders, reverse=True):  # those inside others come first
+        with suppress(OSError):  # it is not empty
+            os.rmdir(root / folder)
+
+
 def archive_name(key: str) -> str:
     """Return the name in a bucket of a job's state."""
     return f"{JOB_STATES}/{valid_key(key)}{ARCHIVE_SUFFIX}"
@@ -192,22 +210,32 @@ def _is_locked(handle: int, path: Path) -> bool:
     return False
 
 
-def follow_streams(store: Store, key: str, has_ended: Iterator[bool]) -> Iterator[tuple[str, str]]:
-    """Yield what a job prints, as (stream, text), until `has_ended` yields true. The store must be a folder.
+def follow_streams(store: Store, key: str, has_ended: Iterable[bool]) -> Iterator[tuple[str, str]]:
+    """Yield what a job prints, as (stream, text), until `has_ended` yields true.
 
-    Each item of `has_ended` is taken before a read, so that the last read sees everything.
+    In a bucket, all of it appears at the end.
     """
     positions = dict.fromkeys(STREAMS, 0)
     for is_last in has_ended:
         for stream in STREAMS:
-            data = read_output(store, key, stream)
-            if len(data) < positions[stream]:  # it was shortened at the end
-                continue
-            text = data[positions[stream] :]
+            data = _read_from(store, output_name(key, stream), positions[stream])
             if not is_last:
-                text = text[: text.rfind(b"\n") + 1]  # complete lines, so that no character is split
-            positions[stream] += len(text)
-            if text:
-                yield stream, text.decode(errors="replace")
+                data = data[: data.rfind(b"\n") + 1]  # complete lines, so that no character is split
+            positions[stream] += len(data)
+            if data:
+                yield stream, data.decode(errors="replace")
         if is_last:
             return
+
+
+def _read_from(store: Store, name: str, position: int) -> bytes:
+    """Return the bytes of a file from a position on. They are empty if it does not exist, or was shortened."""
+    root = local_path(store.location)
+    try:
+        if root is None:
+            return store.read_file(name)[position:]
+        with open(root / name, "rb", opener=regular_opener) as file:
+            file.seek(position)
+            return file.read()
+    except (StoreError, OSError):
+        return b""
