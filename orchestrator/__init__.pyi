@@ -41,6 +41,7 @@ def audit(
     same_code: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     show_images: bool | None = None,
     dashboard: bool | None = None,
@@ -87,6 +88,7 @@ def run(
     same_code: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     show_images: bool | None = None,
     dashboard: bool | None = None,
@@ -116,6 +118,7 @@ def search(
     timeout: str | float | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     **fields: Any,
 ) -> Report: ...

@@ -44,7 +44,7 @@ def logs(
         str | None, typer.Argument(metavar="[RUN|KEY]", help="A run or a job. [default: the newest run]")
     ] = None,
     job: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="A job of the run, or the beginning of its key.")
+        str | None, typer.Argument(metavar="KEY", help="A job of the run, or the beginning of its key.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep printing until the run no longer has a driver, or the job has ended.")

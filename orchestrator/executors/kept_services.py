@@ -20,7 +20,7 @@ from orchestrator.run_folder.job_metrics import MetricsWriter, checked_metrics
 from orchestrator.spec.options import parse_duration
 from orchestrator.store import Store, job_files, local_path
 from orchestrator.store.atomic_write import writing
-from orchestrator.store.entry import CorruptState, seal_state, unseal_state
+from orchestrator.store.entry import JOB_STATES, OUTPUTS, CorruptState, seal_state, unseal_state
 from orchestrator.store.provenance import now, process
 from tasks.worker.job_services import JobServices
 
@@ -62,7 +62,7 @@ class KeptServices(JobServices):
     @cached_property
     def state(self) -> Path:
         if self._root is not None:
-            self._state = LocalState(self._root / job_files.JOB_STATES / self.key)
+            self._state = LocalState(self._root / JOB_STATES / self.key)
         else:
             self._state = RemoteState(self._store, self.key)
         return self._state.folder
@@ -125,7 +125,7 @@ class KeptServices(JobServices):
     def _output_folder(self) -> Path:
         if self._output is None:
             if self._root is not None:
-                self._output = self._store.folder(job_files.OUTPUTS, self.key)
+                self._output = self._store.folder(OUTPUTS, self.key)
             else:
                 self._output = Path(tempfile.mkdtemp(prefix="engram-output-"))
                 self._download_output(self._output)

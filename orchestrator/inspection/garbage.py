@@ -15,8 +15,8 @@ from orchestrator.inspection import status
 from orchestrator.model_audit import NAME_DIGITS, RECORDINGS
 from orchestrator.run_folder.journal import REPLAN_EVENTS, Journal
 from orchestrator.store import Store, local_path
-from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
-from orchestrator.store.job_files import OUTPUTS, job_states, remove_empty_folders
+from orchestrator.store.entry import CONFLICTS, FAILURES, OUTPUTS, QUARANTINE, RESULTS, STATES
+from orchestrator.store.job_files import job_states, remove_empty_folders
 
 # Needed if a run plans their key.
 KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks", OUTPUTS: "outputs of jobs"}

@@ -78,7 +78,7 @@ def job_log(store: Store, key: str) -> JobLog:
         time=answer.get("finished") or failure.time,
         device=answer.get("device") or failure.device,
         together=answer.get("together") or failure.together,
-        seeds=_seeds(answer.get("config")),
+        seeds=seeds_in(answer.get("config")),
         traceback=failure.traceback,
         printed=job_files.read_streams(store, key) or last_output,
         logged=logged,
@@ -120,7 +120,7 @@ def _events_of(journal: Journal, key: str) -> list[Event]:
     return [event for event in journal.events() if event.get("key") == key]
 
 
-def _seeds(config: Any, path: str = "") -> dict[str, int]:
+def seeds_in(config: Any, path: str = "") -> dict[str, int]:
     """Return the fields named `seed` in a plain configuration, by dotted path."""
     seeds: dict[str, int] = {}
     if isinstance(config, Mapping):
@@ -131,10 +131,10 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
                 field_path = str(name)
             if name == "seed" and isinstance(value, int):
                 seeds[field_path] = value
-            seeds |= _seeds(value, field_path)
+            seeds |= seeds_in(value, field_path)
     elif isinstance(config, Sequence) and not isinstance(config, str):
         for index, value in enumerate(config):
-            seeds |= _seeds(value, f"{path}.{index}")
+            seeds |= seeds_in(value, f"{path}.{index}")
     return seeds
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from orchestrator.store import Store
 from orchestrator.store.atomic_write import put_in_place
-from orchestrator.store.job_files import METRICS, OUTPUTS, read_output
+from orchestrator.store.entry import OUTPUTS
+from orchestrator.store.job_files import METRICS, read_output
 
 MAX_LINES = 2000  # beyond this number, every second step is removed
 TAIL_BYTES = 4096  # read to find the latest metrics

@@ -227,6 +227,12 @@ class Execution:
         variable="MLFLOW_EXPERIMENT_NAME",
         not_of=("plan",),
     )
+    mlflow_jobs: bool = _option(
+        False,
+        "Track each training that logs metrics as a nested MLflow run, with its metrics by step.",
+        bool,
+        not_of=("plan",),
+    )
     report: bool = _option(
         True,
         "Whether to write a report when the run ends. [default: yes]",

@@ -25,11 +25,9 @@ from pathlib import Path, PurePosixPath
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, local_path
 from orchestrator.store.atomic_write import NO_LOCK_ERRORS, put_in_place, writing
-from orchestrator.store.entry import valid_key
+from orchestrator.store.entry import JOB_STATES, OUTPUTS, valid_key
 from orchestrator.store.regular_file import regular_opener
 
-OUTPUTS = "outputs"
-JOB_STATES = "job_states"
 STREAMS = ("stdout", "stderr")
 METRICS = "metrics.jsonl"
 ARCHIVE_SUFFIX = ".tar"

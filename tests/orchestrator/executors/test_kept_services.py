@@ -15,6 +15,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Item, Lost, perform
 from orchestrator.run_folder import job_metrics
 from orchestrator.run_folder.job_metrics import MetricsWriter, checked_metrics, read_metrics
 from orchestrator.store import Store, job_files, open_store
+from orchestrator.store.entry import JOB_STATES, OUTPUTS
 from tasks.contract.job import Inputs, task
 from tasks.worker.job_services import ProgramDied, current_services
 from tests.orchestrator.executors.jobs import Number, key_of
@@ -69,7 +70,7 @@ def compute(store: Store, name: str, value: float) -> object:
 
 def stored_files(store: Store) -> set[str]:
     names: set[str] = set()
-    for folder in (job_files.OUTPUTS, job_files.JOB_STATES):
+    for folder in (OUTPUTS, JOB_STATES):
         names.update(store.files(folder))
     return names
 
@@ -123,7 +124,7 @@ def test_second_attempt_gets_another_folder_while_the_first_lives(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_services, "LOCK_SECONDS", 0.0)
-    location = Path(store.location) / job_files.JOB_STATES / KEY
+    location = Path(store.location) / JOB_STATES / KEY
     first = kept_services.LocalState(location)
     second = kept_services.LocalState(location)
     assert first.folder != second.folder
