@@ -37,7 +37,7 @@ from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
 from tasks.worker.hardware import MemoryKind
-from tasks.worker.job_services import ProgramDied, use_services
+from tasks.worker.job_services import ProgramDied, RunStopped, use_services
 
 RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "device": "the GPU's memory ran out"}
 
@@ -338,6 +338,8 @@ def _commit(
         return Refused(item.key, str(result))
     if isinstance(result, _JointFailure | StoreError):
         return Lost(item.key, str(result), exhausted=getattr(result, "exhausted", None))
+    if isinstance(result, RunStopped):
+        return Lost(item.key, "its program was ended because the run stops")
     if isinstance(result, ProgramDied):
         return Lost(item.key, str(result), died=True, exhausted="host" if result.is_out_of_memory else None)
     if isinstance(result, Exception):

@@ -71,6 +71,10 @@ class KeptServices(JobServices):
     def inherited(self) -> tuple[int, ...]:
         return () if self._state is None else self._state.inherited
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._advances.is_stop_requested()
+
     def save_state(self) -> None:
         if self._state is not None:
             self._state.save()

@@ -1,5 +1,7 @@
 """How far the trainings of running calls are: one small file per call, which its worker writes and displays read.
 
+A further file asks the workers to end the programs of their jobs, because the run stops.
+
 Results never depend on these files. A store that other machines cannot see has none.
 """
 
@@ -16,7 +18,8 @@ from pathlib import Path
 from orchestrator.store import Store
 
 FOLDER = "progress"
-SECONDS = 1.0  # between two writes of a call
+SECONDS = 1.0  # between two writes of a call, and between two looks for a request to stop
+STOP = ".stop"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,16 @@ class AdvanceWriter:
         self._kind = kind
         self._key = key
         self._logging_key = ""
-        self._begin_time = self._last_time = time.monotonic()
+        self._begin_time = self._last_time = self._last_look = time.monotonic()
+        self._is_stop_requested = False
+
+    def is_stop_requested(self) -> bool:
+        """Whether the run is being stopped (`request_stop`). The folder is read at most once per SECONDS."""
+        now = time.monotonic()
+        if self._folder is not None and now - self._last_look >= SECONDS:
+            self._last_look = now
+            self._is_stop_requested = (self._folder / STOP).exists()
+        return self._is_stop_requested
 
     def write(self, networks: float) -> None:
         """Note how far the trainings in progress are. Errors are ignored, because only displays need the file."""
@@ -72,6 +84,14 @@ def folder_of(store: Store, run: str) -> Path | None:
     if store.mirror is not None:
         return None
     return store.folder("runs").parent / FOLDER / run
+
+
+def request_stop(folder: Path | None) -> None:
+    """Ask the running calls of a run to end the programs that they have started. The request ends with `clear`."""
+    if folder is not None:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / STOP).touch()
 
 
 def read_advances(folder: Path | None) -> list[CallAdvance]:

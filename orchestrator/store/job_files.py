@@ -126,7 +126,7 @@ def remove_empty_folders(store: Store, names: Iterable[str]) -> None:
     root = local_path(store.location)
     if root is None:
         return
-    folders = set()
+    folders: set[PurePosixPath] = set()
     for name in names:
         if name.split("/")[0] in (OUTPUTS, JOB_STATES):
             folders.update(PurePosixPath(name).parents[:-2])

@@ -52,6 +52,14 @@ class JobServices:
         """
         return ()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is being stopped, so that the job must end its program and raise `RunStopped`.
+
+        Read from time to time while the job runs. If the job does not end within a few seconds, its process is killed.
+        """
+        return False
+
     def save_state(self) -> None:
         """Copy the state folder to the store, if no other machine sees the folder, at most once per interval.
 
@@ -80,6 +88,10 @@ def current_services() -> JobServices:
     """Return the services for the job that is being computed."""
     services = _services.get()
     return _NONE if services is None else services
+
+
+class RunStopped(RuntimeError):
+    """A job has ended its program because the run is being stopped. The job is lost, not failed."""
 
 
 class ProgramDied(RuntimeError):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tasks.contract import schemas
 from tasks.contract.audit import Audit
 from tasks.contract.job import Inputs, Job, task
-from tasks.worker.job_services import ProgramDied, current_services
+from tasks.worker.job_services import ProgramDied, RunStopped, current_services
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,22 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
         if config.folder:
             with open(Path(config.folder) / "epochs.log", "a") as log:
                 log.write(f"{config.seed}:{epoch}\n")
-        time.sleep(config.seconds)
+        await_end(config.seconds)
         sys.stdout.write(f"epoch {epoch} of training {config.seed}\n")
         services.log({"loss": 1 / (epoch + 1), "accuracy": 1 - 1 / (epoch + 2)}, epoch)
         (services.state / "draft").write_text(str(epoch + 1))
         (services.state / "draft").replace(services.state / "epoch")
         services.save_state()
     return pa.table({"loss": [1 / config.epochs]})
+
+
+def await_end(seconds: float) -> None:
+    """Wait as for a program that takes this long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if current_services().is_stopping:
+            raise RunStopped
+        time.sleep(min(0.05, seconds))
 
 
 def meet_trouble(config: Training) -> None:

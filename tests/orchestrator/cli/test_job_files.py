@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from dashboards.live import LivePages
+from orchestrator.cli.progress import metric_lines
 from orchestrator.inspection import status
 from orchestrator.run_folder.progress import RunProgress
 from orchestrator.store import job_files, open_store
@@ -56,6 +59,17 @@ def test_lost_training_continues_from_its_state(tmp_path: Path, trouble: str) ->
     assert list((tmp_path / "engram-store" / "job_states").iterdir()) == []
 
 
+def test_programs_are_ended_when_the_run_stops(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    fields = ("trainings", "--address", "pool", "seconds=60", "epochs=1", "trainings=1", "--stop-after", "1")
+    began = time.monotonic()
+    ended = shell.json("run", *fields, code=130)
+    lines = shell.json("logs", ended["run"])["lines"]
+    assert any("its program was ended because the run stops" in line for line in lines)
+    assert time.monotonic() - began < 60
+    assert not (tmp_path / "engram-store" / "progress").exists()
+
+
 def test_unfinished_runs_keep_their_states(here: Here) -> None:
     fields = ("trainings", "--address", "none", "trouble=raise", f"folder={here.folder}", "trainings=1")
     run = here.json("run", *fields, code=3)["run"]
@@ -98,6 +112,9 @@ def test_running_training_is_followed(tmp_path: Path) -> None:
         tally.take(event)
     ((key, logged),) = tally.logged_metrics()
     assert (key, logged.describe()) == (path.parent.name, "step 0: loss 1, accuracy 0.5")
+    assert metric_lines(tally) == [f"  {key[:12]}  step 0: loss 1, accuracy 0.5"]
+    page = LivePages(store, lambda _: None).draw(status.newest(store).run, still=False)
+    assert f"<code>{key[:12]}</code> step 0: loss 1, accuracy 0.5" in page
     output: list[str] = []
     follower = threading.Thread(target=lambda: output.append(shell("logs", key, "--follow").stdout))
     follower.start()
