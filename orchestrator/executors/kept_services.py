@@ -136,14 +136,14 @@ class KeptServices(JobServices):
         return self._output
 
     def _upload_output(self, folder: Path) -> None:
-        for name in (*job_files.STREAMS, job_files.METRICS):
+        for name in job_files.OUTPUT_FILES:
             path = folder / name
             if path.exists() and path.stat().st_size:
                 self._store.replace_file(job_files.output_name(self.key, name), path.read_bytes())
 
     def _download_output(self, folder: Path) -> None:
         """Fetch the output of earlier attempts."""
-        for name in (*job_files.STREAMS, job_files.METRICS):
+        for name in job_files.OUTPUT_FILES:
             if data := job_files.read_output(self._store, self.key, name):
                 (folder / name).write_bytes(data)
 
@@ -219,7 +219,7 @@ class RemoteState:
 
 def _remove_empty(folder: Path) -> None:
     """Remove the empty files in an output folder, and the folder if nothing is left."""
-    for name in (*job_files.STREAMS, job_files.METRICS):
+    for name in job_files.OUTPUT_FILES:
         path = folder / name
         if path.exists() and not path.stat().st_size:
             path.unlink()

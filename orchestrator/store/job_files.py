@@ -30,6 +30,7 @@ from orchestrator.store.regular_file import regular_opener
 
 STREAMS = ("stdout", "stderr")
 METRICS = "metrics.jsonl"
+OUTPUT_FILES = (*STREAMS, METRICS)
 ARCHIVE_SUFFIX = ".tar"
 FILES = "files"
 LOCK = "lock"
