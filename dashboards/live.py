@@ -84,6 +84,7 @@ class LivePages:
                 run=run,
                 status=run_status,
                 tally=tally,
+                logged=tally.logged_metrics(),
                 searched=run.search,
                 answer=answer,
                 failures=[*page.failures(run, slice(-LATEST, None))][::-1],

@@ -42,6 +42,7 @@ def audit(
     same_code: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     show_images: bool | None = None,
     dashboard: bool | None = None,
@@ -120,6 +121,7 @@ def run(
     same_code: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     show_images: bool | None = None,
     dashboard: bool | None = None,
@@ -149,6 +151,7 @@ def search(
     timeout: str | float | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
+    mlflow_jobs: bool | None = None,
     report: bool | None = None,
     **fields: Any,
 ) -> Report: ...

@@ -39,7 +39,11 @@ ONLY = {
             "searches/tuning",
         )
     },
-    "mlflow": {"orchestrator/tracking/server.py", "orchestrator/tracking/tracked_run.py"},
+    "mlflow": {
+        "orchestrator/tracking/server.py",
+        "orchestrator/tracking/tracked_run.py",
+        "orchestrator/tracking/job_runs.py",
+    },
 }
 INSIDE_FUNCTIONS = {
     *("faiss", "transformers", "tokenizers", "peft", "timm", "opacus", "nibabel", "sklearn", "onnx", "onnxruntime"),

@@ -31,10 +31,11 @@ from orchestrator.cli.store import command_store, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.quantities import format_count, format_duration, printable, printable_lines
-from orchestrator.store import given_location, is_there, open_store
+from orchestrator.store import Store, given_location, is_there, open_store
 
 if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
+    from orchestrator.run_folder.journal import Journal
     from orchestrator.spec.specification import Spec
 
 
@@ -42,23 +43,34 @@ def logs(
     run_or_key: Annotated[
         str | None, typer.Argument(metavar="[RUN|KEY]", help="A run or a job. [default: the newest run]")
     ] = None,
+    job: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="A job of the run, or the beginning of its key.")
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Keep printing until the run no longer has a driver.")
+        bool, typer.Option("--follow", help="Keep printing until the run no longer has a driver, or the job has ended.")
     ] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Show the log of a run or of one of its jobs.
 
-    For a failed job, shows the traceback, the last lines of output, where the job ran, its seed, and a command to run
-    it alone under a debugger.
+    For a job that runs your own program, shows its output and its latest metrics. For a failed job, shows the
+    traceback, the last lines of output, where the job ran, its seed, and a command to run it alone under a debugger.
     """
     from orchestrator.inspection import explain, logs, status
 
     with command_store(store) as opened_store:
-        name = status.newest(opened_store) if run_or_key is None else explain.find_run_or_key(opened_store, run_or_key)
+        name: Journal | str
+        if run_or_key is None:
+            name = status.newest(opened_store)
+        elif job is None:
+            name = explain.find_run_or_key(opened_store, run_or_key)
+        else:
+            name = logs.key_in_run(opened_store, run_or_key, job)
         if isinstance(name, str):
-            _show_job(logs.job_log(opened_store, name), store, json)
+            if follow:
+                _follow_job(opened_store, name, json)
+            _show_job(logs.job_log(opened_store, name), store, json, is_followed=follow)
             return
         lines = logs.run_lines(name, opened_store, follow)
         if json:
@@ -68,10 +80,21 @@ def logs(
             show(printable(line))
 
 
-def _show_job(job: JobLog, store: str | None, json: bool) -> None:
+def _follow_job(store: Store, key: str, json: bool) -> None:
+    """Print the output of a job, each stream to the same stream of this process, until the job has ended."""
+    from orchestrator.inspection.logs import follow_job
+
+    for stream, text in follow_job(store, key):
+        if not json:
+            for line in text.splitlines():
+                (show if stream == "stdout" else say)(printable(line))
+
+
+def _show_job(job: JobLog, store: str | None, json: bool, is_followed: bool = False) -> None:
     command = f"engram debug rerun {job.key[:12]} --pdb{store_option(store)}"
     if json:
-        emit(vars(job) | {"rerun": command})
+        logged = None if job.logged is None else vars(job.logged)
+        emit(vars(job) | {"logged": logged, "rerun": command})
         return
     seeds = ", ".join(f"{path}={seed}" for path, seed in job.seeds.items())
     group = ""
@@ -86,6 +109,7 @@ def _show_job(job: JobLog, store: str | None, json: bool) -> None:
         "runs": ", ".join(job.runs),
         "ran": execution_details,
         "seed": seeds,
+        "metrics": "" if job.logged is None else job.logged.describe(),
         "alone": command,
     }
     for name, value in facts.items():
@@ -93,7 +117,8 @@ def _show_job(job: JobLog, store: str | None, json: bool) -> None:
             show(f"{name:<9} {printable(value)}")
     for line in job.lines:
         show(printable(line))
-    for name, text in {"traceback": job.traceback, **job.printed}.items():
+    printed = {} if is_followed else job.printed
+    for name, text in {"traceback": job.traceback, **printed}.items():
         if text.strip():
             show(f"--- {name}")
             show(printable_lines(text.rstrip("\n")))

@@ -68,6 +68,11 @@ def line(tally: RunProgress) -> str:
     return ", ".join(parts)
 
 
+def metric_lines(tally: RunProgress) -> list[str]:
+    """Return one line per running job that logs metrics, with the latest ones."""
+    return [f"  {key[:12]}  {logged.describe()}" for key, logged in tally.logged_metrics()]
+
+
 @contextlib.contextmanager
 def watching(live: bool | None = None, print_line: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """Yield an observer for a run and show its progress while the context lasts.
@@ -107,7 +112,7 @@ def _plain(tally: RunProgress, print_line: Callable[[str], None]) -> Iterator[Ca
                         print_line(step)
                 elif tally.planned and not step and not tally.has_ended and time.monotonic() - last_time >= SECONDS:
                     last_time = time.monotonic()
-                    print_line(line(tally))
+                    print_line("\n".join([line(tally), *metric_lines(tally)]))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
@@ -148,7 +153,8 @@ def _display(tally: RunProgress) -> Any:
     if not tally.planned:
         return text
     bar = ProgressBar(total=max(1, tally.planned), completed=tally.stored_now + tally.networks_in_progress, width=60)
-    return Group(text, bar)  # the bar does not end its own line
+    metrics = [Text(printable(metric_line), no_wrap=True) for metric_line in metric_lines(tally)]
+    return Group(text, bar, *metrics)  # the bar does not end its own line
 
 
 def _job(event: Event) -> str:

@@ -68,18 +68,18 @@ def gc(
 ) -> None:
     """List files in the store that no run needs. To remove them, use --delete.
 
-    This includes results that no run in the store plans (for example because you removed the folder of a run),
-    checkpoints and tracebacks of such jobs, recordings of models in memory, damaged files that were set aside, and
-    results that differed from a stored one. You can use this command while runs are in progress.
+    This includes results that no run in the store plans (for example because you removed the folder of a run), the
+    checkpoints, tracebacks and outputs of such jobs, states of jobs that no unfinished run needs, recordings of models
+    in memory, damaged files that were set aside, and results that differed from a stored one. You can use this command
+    while runs are in progress.
     """
-    from orchestrator.inspection.garbage import find_garbage
+    from orchestrator.inspection.garbage import find_garbage, remove_garbage
     from orchestrator.quantities import format_size
 
     with command_store(store) as opened_store:
         garbage = find_garbage(opened_store)
         if delete:
-            for file in garbage:
-                opened_store.remove(file.name)
+            remove_garbage(opened_store, garbage)
     kinds: dict[str, list[int]] = {}
     for file in garbage:
         kinds.setdefault(file.kind, []).append(file.size)

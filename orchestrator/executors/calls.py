@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import operator
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.executors import strategy_cache
 from orchestrator.executors.gpu_packing import GpuMeasurement
+from orchestrator.executors.kept_services import KeptServices
 from orchestrator.executors.metrics import Transfer, timed_store
 from orchestrator.executors.printed import keep_printed
 from orchestrator.executors.task_source import open_source
@@ -35,6 +37,7 @@ from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
 from tasks.worker.hardware import MemoryKind
+from tasks.worker.job_services import ProgramDied, RunStopped, use_services
 
 RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "device": "the GPU's memory ran out"}
 
@@ -198,7 +201,12 @@ def perform(call: Call, store: Store) -> Finished:
         contexts.enter_context(use_stand_ins(call.stand_ins))
         notes = contexts.enter_context(compute_context.use_context(context))
         source = contexts.enter_context(open_source({item.function: item.source for item in call.items}))
-        for item, seconds, result in _results(ready, states):
+
+        def open_services(item: Item) -> KeptServices:
+            return KeptServices(item.key, math.ceil(call.gpus), store, printed, advances)
+
+        results = contexts.enter_context(closing(_results(ready, states, open_services)))
+        for item, seconds, result, services in results:
             problem = source.problem()
             if problem is not None and isinstance(result, pa.Table):
                 result = problem
@@ -206,10 +214,17 @@ def perform(call: Call, store: Store) -> Finished:
                 texts = printed.texts()
             else:
                 texts = {}
-            computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
+            job_notes = dict(notes)
+            if services is not None:
+                job_notes |= services.notes
+                services.keep_output()
+            computation = Computation(seconds, len(ready), worker, call.sharers, job_notes, texts)
             compute_context.note()  # reset, because notes on this result do not belong to the next
-            outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
+            outcome = _commit(item, result, computation, store, states.unstored.pop(item.key, None))
+            outcomes.append(outcome)
             advances.stored += 1
+            if services is not None:
+                services.is_stored = isinstance(outcome, Done)
             if marks(_function_of(item)).many is None:
                 printed.clear()  # the same applies to the output
     if call.gpus:
@@ -269,9 +284,12 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
 
 
 def _results(
-    ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints
-) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
-    """Yield each job as it ends, with the seconds it took and the resulting table or exception."""
+    ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints, open_services: Callable[[Item], KeptServices]
+) -> Generator[tuple[Item, float, pa.Table | Exception, KeptServices | None]]:
+    """Yield each job as it ends, with the seconds it took, the resulting table or exception, and its services.
+
+    Jobs that are computed together have no services.
+    """
     if not ready:
         return
     function = _function_of(ready[0][0])
@@ -279,29 +297,30 @@ def _results(
     clock = time.perf_counter()
     if many is None or len(ready) == 1:
         for item, inputs in ready:
-            try:
-                with checkpoints.use_links([states.link(item)]):
-                    result: pa.Table | Exception = function(item.config, inputs)
-            except Exception as error:
-                result = error
-            yield item, time.perf_counter() - clock, result
+            with closing(open_services(item)) as services:
+                try:
+                    with checkpoints.use_links([states.link(item)]), use_services(services):
+                        result: pa.Table | Exception = function(item.config, inputs)
+                except Exception as error:
+                    result = error
+                yield item, time.perf_counter() - clock, result, services
             clock = time.perf_counter()
         return
     pending = dict(enumerate(item for item, _ in ready))
     try:
         with checkpoints.use_links([states.link(item) for item, _ in ready]):
             for index, result in many([item.config for item, _ in ready], [inputs for _, inputs in ready]):
-                yield pending.pop(index), time.perf_counter() - clock, result
+                yield pending.pop(index), time.perf_counter() - clock, result, None
                 clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
     except StoreError as error:  # the strategy could not be stored, so smaller calls would not help
         for item in pending.values():
-            yield item, 0.0, error
+            yield item, 0.0, error, None
         return
     except Exception as error:  # concerns the jobs together, so the schedule sends the rest again in smaller calls
         broken = error
     for item in pending.values():
-        yield item, 0.0, _JointFailure(_line(broken), hardware.exhausted_memory(broken))
+        yield item, 0.0, _JointFailure(_line(broken), hardware.exhausted_memory(broken)), None
 
 
 class _JointFailure(Exception):
@@ -319,6 +338,10 @@ def _commit(
         return Refused(item.key, str(result))
     if isinstance(result, _JointFailure | StoreError):
         return Lost(item.key, str(result), exhausted=getattr(result, "exhausted", None))
+    if isinstance(result, RunStopped):
+        return Lost(item.key, "its program was ended because the run stops")
+    if isinstance(result, ProgramDied):
+        return Lost(item.key, str(result), died=True, exhausted="host" if result.is_out_of_memory else None)
     if isinstance(result, Exception):
         exhausted = hardware.exhausted_memory(result)
         # Fewer jobs per call, or fewer calls on the GPU, may fit.

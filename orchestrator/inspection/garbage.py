@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -15,9 +15,12 @@ from orchestrator.inspection import status
 from orchestrator.model_audit import NAME_DIGITS, RECORDINGS
 from orchestrator.run_folder.journal import REPLAN_EVENTS, Journal
 from orchestrator.store import Store, local_path
-from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
+from orchestrator.store.entry import CONFLICTS, FAILURES, OUTPUTS, QUARANTINE, RESULTS, STATES
+from orchestrator.store.job_files import job_states, remove_empty_folders
 
-KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
+# Needed if a run plans their key.
+KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks", OUTPUTS: "outputs of jobs"}
+JOB_STATES_KIND = "states of jobs"
 NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # no run reads them
 
 PINNED = re.compile(r"@([0-9a-f]{64})\b")  # the digest of a file in a configuration
@@ -42,18 +45,25 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     unknown.
     """
     files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
+    states = job_states(store)
     recordings = _settled_recordings(store)
     needed_keys = set()
+    keys_with_state = set()
     needed_recordings: set[str] = set()
     for journal in status.journals(store).values():
         needed_recordings.update(_needed_recordings(journal))
-        for key in _needed_keys(journal):
-            needed_keys.add(key)
+        keys = set(_needed_keys(journal))
+        needed_keys |= keys
+        if states.keys() & keys and not status.status(journal, store).finished:
+            keys_with_state |= keys
     garbage = []
     for folder in KEYED:
         for name, size in sorted(files[folder].items()):
-            if name.rpartition("/")[2].partition(".")[0] not in needed_keys:
+            if _key_of(folder, name) not in needed_keys:
                 garbage.append(GarbageFile(KEYED[folder], name, size))
+    for key in sorted(states.keys() - keys_with_state | {key for key in states if key in store}):
+        for name, size in sorted(states[key].items()):
+            garbage.append(GarbageFile(JOB_STATES_KIND, name, size))
     for name, size in sorted(recordings.items()):
         if PurePosixPath(name).stem not in needed_recordings:
             garbage.append(GarbageFile("recordings of models in memory", name, size))
@@ -62,7 +72,21 @@ def find_garbage(store: Store) -> list[GarbageFile]:
         for folder in NEVER_READ
         for name, size in sorted(files[folder].items())
     ]
-    return [file for file in garbage if not file.name.endswith("/lock")]
+    return [file for file in garbage if file.kind == JOB_STATES_KIND or not file.name.endswith("/lock")]
+
+
+def remove_garbage(store: Store, garbage: Sequence[GarbageFile]) -> None:
+    """Remove these files, and the folders of jobs that are empty then. Raises Unwritable."""
+    for file in garbage:
+        store.remove(file.name)
+    remove_empty_folders(store, (file.name for file in garbage))
+
+
+def _key_of(folder: str, name: str) -> str:
+    """Return the key in the name of a file. Outputs have one folder per key, all other files are named after it."""
+    if folder == OUTPUTS:
+        return name.split("/")[1]
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def _settled_recordings(store: Store) -> dict[str, int]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.errors import SpecError
 from orchestrator.inspection import explain, status
 from orchestrator.quantities import format_count, format_duration
+from orchestrator.run_folder.job_metrics import LoggedMetrics, merge_latest, read_metrics
 from orchestrator.run_folder.journal import ENDS, Journal
 from orchestrator.run_folder.progress import Event
-from orchestrator.store import Store
+from orchestrator.store import Store, job_files, lease
 from orchestrator.store.failure_log import FailureLog
 
+FOLLOW_SECONDS = 1.0  # between two reads of a running job's output
 UNLOGGED_EVENTS = ("stored", "ready", "running", "step")  # events that have no line in the log
 
 
@@ -20,8 +24,9 @@ UNLOGGED_EVENTS = ("stored", "ready", "running", "step")  # events that have no 
 class JobLog:
     """A job: its task, key and state, the runs that plan it, and where and when it last ran.
 
-    `seeds` maps the paths of configuration fields named `seed` to their values. `printed` contains the last lines of
-    stdout and stderr of a failed job. `lines` are the events of the job in these runs.
+    `seeds` maps the paths of configuration fields named `seed` to their values. `printed` contains the output of a job
+    whose task keeps it, and otherwise the last lines of stdout and stderr if the job failed. `logged` has the latest
+    value of each metric that the job has logged. `lines` are the events of the job in these runs.
     """
 
     key: str
@@ -35,6 +40,7 @@ class JobLog:
     seeds: Mapping[str, int]
     traceback: str
     printed: Mapping[str, str]
+    logged: LoggedMetrics | None
     lines: tuple[str, ...]
 
 
@@ -61,6 +67,8 @@ def job_log(store: Store, key: str) -> JobLog:
         text = store.failure(key)
     failure = FailureLog.from_text(text or "")
     events = [event for run in answer["runs"] for event in _events_of(Journal(store.folder("runs", run)), key)]
+    last_output = {name: text for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)) if text}
+    logged = merge_latest(read_metrics(store, key))
     return JobLog(
         key=key,
         task=answer.get("task", ""),
@@ -70,18 +78,49 @@ def job_log(store: Store, key: str) -> JobLog:
         time=answer.get("finished") or failure.time,
         device=answer.get("device") or failure.device,
         together=answer.get("together") or failure.together,
-        seeds=_seeds(answer.get("config")),
+        seeds=seeds_in(answer.get("config")),
         traceback=failure.traceback,
-        printed={name: text for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)) if text},
+        printed=job_files.read_streams(store, key) or last_output,
+        logged=logged,
         lines=tuple(_event_lines(sorted(events, key=lambda event: str(event["time"])), of_run=False)),
     )
+
+
+def key_in_run(store: Store, run: str, word: str) -> str:
+    """Return the only key with this prefix among the jobs of a run. Raises SpecError if there is none or several."""
+    journal = status.find(store, run)
+    keys = {key for part in journal.parts() for key in part.tasks() if key.startswith(word)}
+    if len(keys) == 1:
+        return keys.pop()
+    if keys:
+        raise SpecError(f"{len(keys)} jobs of {journal.run} begin with {word!r}; give more characters")
+    raise SpecError(f"no job of {journal.run} begins with {word!r}; `engram explain {journal.run}` counts its jobs")
+
+
+def follow_job(store: Store, key: str) -> Iterator[tuple[str, str]]:
+    """Yield what a job prints, as (stream, text), until it has ended or no run that plans it has a driver."""
+    yield from job_files.follow_streams(store, key, _wait_for_end(store, key))
+
+
+def _wait_for_end(store: Store, key: str) -> Iterator[bool]:
+    """Yield false while the job may be running, and finally true."""
+    runs = explain.PlannedKeys(store).runs_with(key)
+    while key not in store and any(lease.holder(run.folder) and not _has_failed(run, key) for run in runs):
+        yield False
+        time.sleep(FOLLOW_SECONDS)
+        store.folder("runs")  # fetches files written by other machines
+    yield True
+
+
+def _has_failed(journal: Journal, key: str) -> bool:
+    return any(event.get("key") == key for event in journal.last_start(("failed",)))
 
 
 def _events_of(journal: Journal, key: str) -> list[Event]:
     return [event for event in journal.events() if event.get("key") == key]
 
 
-def _seeds(config: Any, path: str = "") -> dict[str, int]:
+def seeds_in(config: Any, path: str = "") -> dict[str, int]:
     """Return the fields named `seed` in a plain configuration, by dotted path."""
     seeds: dict[str, int] = {}
     if isinstance(config, Mapping):
@@ -92,10 +131,10 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
                 field_path = str(name)
             if name == "seed" and isinstance(value, int):
                 seeds[field_path] = value
-            seeds |= _seeds(value, field_path)
+            seeds |= seeds_in(value, field_path)
     elif isinstance(config, Sequence) and not isinstance(config, str):
         for index, value in enumerate(config):
-            seeds |= _seeds(value, f"{path}.{index}")
+            seeds |= seeds_in(value, f"{path}.{index}")
     return seeds
 
 

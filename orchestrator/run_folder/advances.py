@@ -1,5 +1,7 @@
 """How far the trainings of running calls are: one small file per call, which its worker writes and displays read.
 
+A further file asks the workers to end the programs of their jobs, because the run stops.
+
 Results never depend on these files. A store that other machines cannot see has none.
 """
 
@@ -16,7 +18,8 @@ from pathlib import Path
 from orchestrator.store import Store
 
 FOLDER = "progress"
-SECONDS = 1.0  # between two writes of a call
+SECONDS = 1.0  # between two writes of a call, and between two looks for a request to stop
+STOP = ".stop"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class CallAdvance:
     kind: str  # of its jobs: their group, or their task
     networks: float
     seconds: float  # since the call began
+    logging_key: str = ""  # of the running job, if it logs metrics
 
 
 class AdvanceWriter:
@@ -36,15 +40,33 @@ class AdvanceWriter:
         self._folder = folder_of(store, run) if run and key else None
         self._kind = kind
         self._key = key
-        self._begin_time = self._last_time = time.monotonic()
+        self._logging_key = ""
+        self._begin_time = self._last_time = self._last_look = time.monotonic()
+        self._is_stop_requested = False
+
+    def is_stop_requested(self) -> bool:
+        """Whether the run is being stopped (`request_stop`). The folder is read at most once per SECONDS."""
+        now = time.monotonic()
+        if self._folder is not None and now - self._last_look >= SECONDS:
+            self._last_look = now
+            self._is_stop_requested = (self._folder / STOP).exists()
+        return self._is_stop_requested
 
     def write(self, networks: float) -> None:
         """Note how far the trainings in progress are. Errors are ignored, because only displays need the file."""
-        now = time.monotonic()
-        if self._folder is None or now - self._last_time < SECONDS:
+        if time.monotonic() - self._last_time >= SECONDS:
+            self._write(networks)
+
+    def show_metrics(self, key: str) -> None:
+        """Note the running job that logs metrics, so that displays read them. Empty: it has ended."""
+        self._logging_key = key
+        self._write(0.0)
+
+    def _write(self, networks: float) -> None:
+        if self._folder is None:
             return
-        self._last_time = now
-        advance = CallAdvance(self._kind, self.stored + networks, now - self._begin_time)
+        self._last_time = now = time.monotonic()
+        advance = CallAdvance(self._kind, self.stored + networks, now - self._begin_time, self._logging_key)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             draft = self._folder / f".{self._key}"
@@ -62,6 +84,14 @@ def folder_of(store: Store, run: str) -> Path | None:
     if store.mirror is not None:
         return None
     return store.folder("runs").parent / FOLDER / run
+
+
+def request_stop(folder: Path | None) -> None:
+    """Ask the running calls of a run to end the programs that they have started. The request ends with `clear`."""
+    if folder is not None:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / STOP).touch()
 
 
 def read_advances(folder: Path | None) -> list[CallAdvance]:

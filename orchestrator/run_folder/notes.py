@@ -34,7 +34,8 @@ class Receipt:
 
     `position`, `state` and `fingerprint` identify the delivered content. They are empty until delivery is complete.
 
-    position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path.
+    position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path. jobs: whether the
+    trainings that log metrics were delivered, too.
     """
 
     uri: str
@@ -46,6 +47,7 @@ class Receipt:
     state: str = ""
     fingerprint: str = ""
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    jobs: bool = False
 
 
 def read_receipt(folder: Path) -> Receipt | None:

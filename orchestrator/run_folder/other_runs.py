@@ -16,6 +16,7 @@ from orchestrator.run_folder import run_files
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder
+from orchestrator.store.job_files import remove_settled_states
 from orchestrator.store.regular_file import regular_text
 
 RUNS = 20  # number of newest runs to read
@@ -212,7 +213,12 @@ class CheckpointGc:
             self._remove(plan, [plan.after[key]], done_keys)
 
     def clear(self, plan: Plan, done_keys: Container[str]) -> None:
-        """Remove the remaining checkpoints of a run that has ended. With `keep`, keep the last one of each chain."""
+        """Remove the remaining checkpoints of a run that has ended. With `keep`, keep the last one of each chain.
+
+        Also removes the states of jobs whose results are stored.
+        """
+        with suppress(StoreError):
+            remove_settled_states(self._store, {key for key in plan.jobs if key in done_keys})
         passed_links = set()
         for key in plan.after:
             if key in plan.jobs and key in done_keys:

@@ -17,12 +17,14 @@ from typing import Any
 
 from orchestrator.quantities import approximate_duration
 from orchestrator.run_folder.advances import CallAdvance, read_advances
+from orchestrator.run_folder.job_metrics import LoggedMetrics, latest_metrics
 
 MAX_DURATIONS = 50  # number of latest jobs of a kind that determine its cost
 WEIGHT = 5  # weight of the number of slots, in jobs per slot, when estimating concurrency
 MIN_PRICED = 1.0  # seconds of predicted cost below which the ratio to measured times is not used
 MIN_ADVANCE = 0.05  # networks after which the time of a running training is used
 MIN_DURATIONS = 2  # jobs of this run after which earlier timings are replaced; the first job also loads libraries
+MAX_LOGGED = 5  # running jobs whose latest metrics are shown
 Event = Mapping[str, Any]
 
 
@@ -266,6 +268,16 @@ class RunProgress:
             return []
         return read_advances(self.advance_folder)
 
+    def logged_metrics(self) -> list[tuple[str, LoggedMetrics]]:
+        """Return the latest metrics of running jobs that log some, with their keys: at most MAX_LOGGED jobs."""
+        logged = []
+        for key in sorted({advance.logging_key for advance in self.advances()} - {""})[:MAX_LOGGED]:
+            assert self.advance_folder is not None
+            latest = latest_metrics(self.advance_folder.parent.parent, key)
+            if latest is not None:
+                logged.append((key, latest))
+        return logged
+
     @property
     def networks_in_progress(self) -> float:
         """The trainings in progress, as a number of networks: two that are half done count as one."""
@@ -287,7 +299,7 @@ class RunProgress:
     @property
     def seconds_left(self) -> float | None:
         """Expected remaining seconds, from the times of each kind of job. None if unknown."""
-        return self._time_left.seconds(self.clock(), self.advances())
+        return self._time_left.seconds(self.clock(), [advance for advance in self.advances() if advance.networks])
 
     @property
     def time_left_text(self) -> str:

@@ -53,7 +53,7 @@ def delivery_of(
         return None
     if tracking_target is None:
         return None
-    return Delivery(tracking_target, store, runs, sweep)
+    return Delivery(replace(tracking_target, jobs=execution.mlflow_jobs), store, runs, sweep)
 
 
 def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:

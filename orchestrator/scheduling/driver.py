@@ -19,9 +19,10 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Mis
 from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
+from orchestrator.run_folder.advances import folder_of, request_stop
 from orchestrator.run_folder.other_runs import SAMPLES, CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
-from orchestrator.scheduling.stop import GRACE, Budget, OutOfTime, Stop
+from orchestrator.scheduling.stop import GRACE, PROGRAM_GRACE, Budget, OutOfTime, Stop
 from orchestrator.scheduling.waiting import (
     SYSTEM,
     Claims,
@@ -401,13 +402,18 @@ class Driver:
         return None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
-        """Stop sending calls, give running calls a moment to end, then cancel them."""
+        """Stop sending calls, give running calls a moment to end, then cancel them.
+
+        PROGRAM_GRACE seconds before that, programs that jobs have started are asked to end.
+        """
         self._delayed.clear()
         if not executor.pending:
             return
         executor.halt()
         end = self._clock.monotonic() + GRACE
         while executor.pending and (seconds_left := end - self._clock.monotonic()) > 0:
+            if self._runs and seconds_left <= PROGRAM_GRACE:
+                request_stop(folder_of(self.store, self._runs[0]))
             finished_calls = self._wait(executor, min(seconds_left, POLL))
             self._check_held()
             self._settle(schedule, finished_calls)

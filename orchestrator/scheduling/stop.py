@@ -14,6 +14,7 @@ from orchestrator.spec.options import Execution
 from orchestrator.spec.yaml_file import Prices
 
 GRACE = 10.0  # seconds that running calls get to end when the run stops
+PROGRAM_GRACE = 5.0  # last seconds of GRACE, in which programs that jobs have started must end
 INTERRUPT_SECONDS = 1.0  # seconds between repeated interrupts of a computation in this process
 JOIN_SECONDS = 1.0  # seconds that a thread gets to write its line
 

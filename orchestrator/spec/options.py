@@ -43,7 +43,7 @@ def _parse_together(value: int | Literal["auto"]) -> int | None:
     return number
 
 
-def _parse_duration(value: str | float) -> float:
+def parse_duration(value: str | float) -> float:
     """Return the number of seconds in `3h50m`, `90s`, `1d` or a plain number."""
     text = str(value).strip()
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
@@ -150,7 +150,7 @@ class Execution:
     stop_after: float | None = _option(
         None,
         "Stop the run cleanly after this time.",
-        _parse_duration,
+        parse_duration,
         metavar="3h50m",
         not_of=("search",),
     )
@@ -178,7 +178,7 @@ class Execution:
     timeout: float | None = _option(
         None,
         "Stop and retry jobs that take longer. Not available with --address none. [default: learnt during the run]",
-        _parse_duration,
+        parse_duration,
         metavar="10m",
     )
     keep: KeepName = _option(  # states that an unfinished run needs are always kept
@@ -227,6 +227,12 @@ class Execution:
         variable="MLFLOW_EXPERIMENT_NAME",
         not_of=("plan",),
     )
+    mlflow_jobs: bool = _option(
+        False,
+        "Track each training that logs metrics as a nested MLflow run, with its metrics by step.",
+        bool,
+        not_of=("plan",),
+    )
     report: bool = _option(
         True,
         "Whether to write a report when the run ends. [default: yes]",
@@ -255,7 +261,7 @@ class SearchOptions:
     """Options of a search."""
 
     trials: int | None = _option(None, "The number of trials. [default: 24; for grid, all points]", int, metavar="N")
-    budget: float | None = _option(None, "Do not start any more trials after this time.", _parse_duration, metavar="2h")
+    budget: float | None = _option(None, "Do not start any more trials after this time.", parse_duration, metavar="2h")
     sampler: SamplerName = _option(
         "random", "The sampler that proposes trials. [default: random]", str, metavar="random|grid|optuna"
     )

@@ -20,11 +20,20 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.store import atomic_write, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket, Object
 from orchestrator.store.digests import Digests
-from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX
+from orchestrator.store.entry import (
+    CONFLICTS,
+    FAILURES,
+    JOB_STATES,
+    OUTPUTS,
+    QUARANTINE,
+    RESULTS,
+    STATES,
+    SUFFIX,
+)
 from orchestrator.store.file_store import FileStore, run_file_name
 from orchestrator.store.mirror import JOURNEYS, Mirror
 
-FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
+FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, OUTPUTS, JOB_STATES, "claims", "runs", "tmp"}
 FOOTER = 64 * 1024  # last bytes of a file, which contain the record of most results
 RUNS = "./engram-runs"  # location of run folders on this machine, unless ENGRAM_RUNS names another
 

@@ -4,26 +4,28 @@ The origin may belong to a third party: links in it are not followed, and names 
 
 Files have the same names in every store, so two listings reveal the missing ones, and an interrupted copy continues
 where it stopped. Results, checkpoints and tracebacks are never replaced. A run folder is replaced if the target has the
-shorter log.
+shorter log, and the output of a job if the target has less of it. States of unfinished jobs are not copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
 from orchestrator.errors import Absent, Held, StoreError
 from orchestrator.store import Store, entry, lease, mirror
-from orchestrator.store.entry import FAILURES, RESULTS, STATES, CorruptError, CorruptState
+from orchestrator.store.entry import FAILURES, OUTPUTS, RESULTS, STATES, CorruptError, CorruptState
+from orchestrator.store.job_files import OUTPUT_FILES
 from orchestrator.store.mirror import JOURNEYS, LOCAL_FILES, LOG, RUNS, WRITTEN_ONCE
 from orchestrator.store.regular_file import IrregularFile
 from orchestrator.store.threads import thread_pool
 
 # Maps a folder of keys to the function that names a key's file in it.
 NAMES = {RESULTS: entry.result_name, STATES: entry.state_name, FAILURES: entry.failure_name}
-KEYED = tuple(NAMES)
+KEYED = (*NAMES, OUTPUTS)
 
 
 @dataclass
@@ -56,9 +58,13 @@ def copy_store(origin: Store, target: Store) -> Transfer:
         for folder in KEYED:
             origin_files = origin.files(folder)
             target_files = target.files(folder)
-            missing_names = [name for name in origin_files if name not in target_files and _is_keyed(name)]
+            missing_names = []
+            for name, size in origin_files.items():
+                is_longer = folder == OUTPUTS and size > target_files.get(name, size)
+                if (name not in target_files or is_longer) and _is_keyed(name):
+                    missing_names.append(name)
             transfer.present += len(origin_files) - len(missing_names)
-            _count(transfer, pool.map(lambda name: _copy(origin, target, name), missing_names))
+            _count(transfer, pool.map(partial(_copy, origin, target, replace=folder == OUTPUTS), missing_names))
         for files in _run_files(origin, target, transfer):
             _count(transfer, pool.map(lambda name: _copy(origin, target, name, replace=True), files))
     return transfer
@@ -147,5 +153,8 @@ def _check(name: str, data: bytes) -> None:
 def _is_keyed(name: str) -> bool:
     """Whether a file in a key folder is named after a key and has the correct path."""
     folder, _, last = name.partition("/")
+    if folder == OUTPUTS:
+        key, _, file = last.partition("/")
+        return entry.KEY.fullmatch(key) is not None and file in OUTPUT_FILES
     key = last.rpartition("/")[2].partition(".")[0]
     return entry.KEY.fullmatch(key) is not None and name == NAMES[folder](key)

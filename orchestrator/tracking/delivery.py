@@ -49,6 +49,7 @@ class Delivery:
             "store": store.location,
             "uri": target.uri,
             "experiment": target.experiment,
+            "jobs": target.jobs,
             "runs": list(runs),
             "sweep": sweep,
             "follow": True,  # whether the runs still have jobs
@@ -208,6 +209,8 @@ def is_delivered(journal: Journal, store: Store, target: Target) -> bool:
     """Return whether the tracking store has everything in the run's folder, with no later events or changed files."""
     last = notes.read_receipt(journal.folder)
     if last is None or not last.state or (target.public_uri, target.experiment) != (last.uri, last.experiment):
+        return False
+    if target.jobs and not last.jobs:
         return False
     if target.database is not None and not database.holds(target.database, last.run_id):
         return False

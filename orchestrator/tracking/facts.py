@@ -158,7 +158,7 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
     texts = {}
     for name, value in fields.items():
         if value is not None:
-            texts[_safe_name(name)] = _text(value)
+            texts[safe_name(name)] = _text(value)
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
 
@@ -309,7 +309,7 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
         if table.num_rows:
             for name, points in measure.learning_curves(table).items():
                 finite = [(epoch, float(value)) for epoch, value in points if math.isfinite(value)]
-                curves[f"learning/{_safe_name(name)}"] = finite
+                curves[f"learning/{safe_name(name)}"] = finite
     return curves
 
 
@@ -335,7 +335,8 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def _safe_name(field: str) -> str:
+def safe_name(field: str) -> str:
+    """Return the name with only the characters that MLflow accepts in the names of params and metrics."""
     return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", field)[:LONGEST_NAME]
 
 

@@ -26,6 +26,7 @@ from orchestrator.run_folder.progress import seconds_of
 from orchestrator.store import Store
 from orchestrator.tracking import artifacts, facts, note, tracking_store
 from orchestrator.tracking.facts import Point, ProgressLog
+from orchestrator.tracking.job_runs import JobRuns
 from orchestrator.tracking.server import SHOWN, Server, store_id
 
 # maximum number of items per request, which may have 1,000 items in total
@@ -60,6 +61,7 @@ class Entry:
         self.names: Mapping[str, str] = {}
         self.receipt: Receipt | None = None
         self._server: Server | None = None
+        self._job_runs: JobRuns | None = None
         self._parent: Entry | None = None
         self._step = -1  # the last step recorded in MLflow
         self._status = ""
@@ -114,11 +116,15 @@ class Entry:
         tags |= self._name_tags(mlflow_run, name)
         self._log(self._first_effect(mlflow_run.data.metrics), params, _changed(mlflow_run.data.tags, tags))
         self._inputs(mlflow_run)
+        if target.jobs and not self.cells:
+            self._job_runs = JobRuns(self.journal, self.store, server, run_id)
 
     def progress(self, state: str) -> None:
         """Log the points missing from MLflow, and the state."""
         server, run_id = self._server_and_id()
         self._log_points()
+        if self._job_runs is not None:
+            self._job_runs.update(is_running=True)
         if state == "running" != self._status:
             server.client.update_run(run_id, status="RUNNING")
             self._mlflow_run = None
@@ -131,6 +137,8 @@ class Entry:
         state = self.state
         position = self.course.log.position
         fingerprint = artifacts.fingerprint(self.journal, self.store, self.search)
+        if self._job_runs is not None:
+            self._job_runs.update(is_running=False)
         if not files:
             self._end(state)
         mlflow_run = self._mlflow_run or server.client.get_run(run_id)
@@ -151,7 +159,13 @@ class Entry:
         if files:
             self._end(state)
             assert self.receipt is not None
-            self.receipt = replace(self.receipt, position=position, state=state, fingerprint=fingerprint)
+            self.receipt = replace(
+                self.receipt,
+                position=position,
+                state=state,
+                fingerprint=fingerprint,
+                jobs=self.receipt.jobs or self._job_runs is not None,
+            )
             notes.write_receipt(self.journal.folder, self.receipt)
 
     def _new_points(self) -> list[Point]:

@@ -54,10 +54,14 @@ class Untracked(EngramError):
 
 @dataclass(frozen=True)
 class Target:
-    """A tracking store, given by its URI, and the experiment in it."""
+    """A tracking store, given by its URI, and the experiment in it.
+
+    `jobs`: whether each training that logs metrics becomes a nested run.
+    """
 
     uri: str
     experiment: str = EXPERIMENT
+    jobs: bool = False
 
     @property
     def remote(self) -> bool:

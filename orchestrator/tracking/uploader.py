@@ -73,7 +73,7 @@ class Uploader:
 
     def __init__(self, order: Mapping[str, Any], used: bool = False) -> None:
         self.store = open_store(order["store"], create=False)
-        self.target = Target(order["uri"], order["experiment"])
+        self.target = Target(order["uri"], order["experiment"], order.get("jobs", False))
         cells = [Entry(self._journal(name), self.store) for name in order["runs"]]
         self.sweep = Entry(self._journal(order["sweep"]), self.store, cells) if order["sweep"] else None
         self.entries = [*([self.sweep] if self.sweep else []), *cells]
@@ -181,6 +181,7 @@ def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[]
             "store": uploader.store.location,
             "uri": uploader.target.uri,
             "experiment": earlier_receipt.experiment if earlier_receipt else uploader.target.experiment,
+            "jobs": earlier_receipt is not None and earlier_receipt.jobs,
             "runs": cells or [name],
             "sweep": name if cells else None,
         }

@@ -1,49 +1,73 @@
 """Services that a worker offers to the job it computes: its key, folders for its output and its state, and a log.
 
 None of them affects results, so none is in a config or key. The worker provides them (`use_services`), and a task that
-runs a user's program reads them (`current_services`). Outside a run, output and metrics are not kept.
+runs a user's program reads them (`current_services`). Outside a run, output, state and metrics are not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 
-LogMetrics = Callable[[Mapping[str, float], int], None]
 
-
-def discard_metrics(_metrics: Mapping[str, float], _step: int) -> None:
-    """Ignore the metrics of a job outside a run."""
-
-
-def keep_nothing() -> None:
-    """Do nothing: a state folder that other processes see needs no upload."""
-
-
-@dataclass(frozen=True)
 class JobServices:
-    """What the worker keeps for one job.
+    """What the worker keeps for one job. This base class keeps nothing, as outside a run.
+
+    A service costs nothing until it is used: folders are created when `output` or `state` is first read.
 
     key: The job's key. Empty outside a run.
-    output: An existing folder. The job writes the files `stdout` and `stderr` into it while it runs; the worker keeps
-        them with the job, whether or not it succeeds. None: the output is not kept.
-    state: An existing folder that survives the death of this process, with the contents that an earlier attempt at this
-        job left. The worker removes it once the result is stored. None: a temporary folder suffices.
-    save_state(): Called from time to time while the job runs. Copies the state folder to the store if no other machine
-        sees it, at most once per interval.
-    log(metrics, step): Shows the metrics of a training while it runs, and keeps them.
     gpus: Number of GPUs that the job may use.
     """
 
-    key: str = ""
-    output: Path | None = None
-    state: Path | None = None
-    save_state: Callable[[], None] = keep_nothing
-    log: LogMetrics = discard_metrics
-    gpus: int = 0
+    def __init__(self, key: str = "", gpus: int = 0) -> None:
+        self.key = key
+        self.gpus = gpus
+
+    @property
+    def output(self) -> Path | None:
+        """An existing folder, or None if the output is not kept.
+
+        The job appends to the files `stdout` and `stderr` in it while it runs, because an earlier attempt may have
+        left its output. The worker keeps them with the job, whether or not it succeeds. From the first read on, the
+        worker also appends what the job prints in this process.
+        """
+        return None
+
+    @property
+    def state(self) -> Path | None:
+        """An existing folder that survives the death of this process, or None if a temporary folder suffices.
+
+        It has the contents that an earlier attempt at this job left. Removed once the result is stored.
+        """
+        return None
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """Descriptors that the job's program must inherit (`pass_fds`). Read it after `state`.
+
+        They hold the lock of the state folder. If this process is killed, the next attempt therefore waits until the
+        program has ended, too.
+        """
+        return ()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is being stopped, so that the job must end its program and raise `RunStopped`.
+
+        Read from time to time while the job runs. If the job does not end within a few seconds, its process is killed.
+        """
+        return False
+
+    def save_state(self) -> None:
+        """Copy the state folder to the store, if no other machine sees the folder, at most once per interval.
+
+        Called from time to time while the job runs.
+        """
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Show the metrics of a training while it runs, and keep them. Raises ValueError if they are not numbers."""
 
 
 _services: ContextVar[JobServices | None] = ContextVar("services", default=None)
@@ -64,6 +88,10 @@ def current_services() -> JobServices:
     """Return the services for the job that is being computed."""
     services = _services.get()
     return _NONE if services is None else services
+
+
+class RunStopped(RuntimeError):
+    """A job has ended its program because the run is being stopped. The job is lost, not failed."""
 
 
 class ProgramDied(RuntimeError):

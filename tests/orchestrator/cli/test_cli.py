@@ -367,7 +367,7 @@ def test_unavailable_probes_give_one_line_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
+        (("run", "toyz"), "toys, trainings, tunable, unique_feature; did you mean 'toys'?"),
         (
             ("plan", "toys", "--preset", "fwe"),
             "unknown preset 'fwe' of toys; it has few, many, three, partly, absent; did you mean 'few'?",

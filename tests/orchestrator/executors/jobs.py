@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import pyarrow as pa
 from orchestrator.executors.calls import Call, Item
 from tasks.contract.job import Inputs, task
 from tasks.worker import compute_context
+from tasks.worker.job_services import current_services
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,28 @@ def until(config: Number, inputs: Inputs) -> pa.Table:
     while not (folder / "go").exists() and time.monotonic() < forgotten:
         time.sleep(0.01)
     return pa.table({"pid": [os.getpid()]})
+
+
+@task(version=1)
+def serve(config: Number, inputs: Inputs) -> pa.Table:
+    """Use all services of the worker. The first of two attempts dies if the number is negative.
+
+    Prints its attempt, and lets a program print, too. Logs the attempt as a metric.
+    """
+    services = current_services()
+    assert services.output is not None
+    assert services.state is not None
+    attempts = services.state / "attempts"
+    number = len(attempts.read_text()) + 1 if attempts.exists() else 1
+    attempts.write_text("x" * number)
+    services.save_state()
+    sys.stdout.write(f"attempt {number}\n")
+    services.log({"attempt": number}, step=number)
+    with open(services.output / "stderr", "a") as stderr:
+        subprocess.run(["sh", "-c", "echo of a program >&2"], stderr=stderr, check=True)
+    if config.value < 0 and number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return pa.table({"attempt": [number]})
 
 
 @task(version=1)

@@ -16,7 +16,9 @@ from orchestrator.executors import Executor
 from orchestrator.executors.calls import Done, Failed, Finished, Missing, Refused
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.executors.pool import PoolExecutor
+from orchestrator.run_folder.job_metrics import read_metrics
 from orchestrator.store import Store, open_store
+from orchestrator.store.job_files import job_states, read_streams
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.support.waiting import HANGING
 
@@ -123,6 +125,20 @@ def test_store_that_refuses_writes_gives_an_outcome(executor: Executor, store: S
     folder.write_text("in the way")
     executor.submit(call("double", 1.0, first=50))
     assert [Refused] == [type(outcome) for finished_call in drain(executor, 1) for outcome in finished_call.outcomes]
+
+
+@pytest.mark.parametrize("executor", ["ray", "pool"], indirect=True)
+def test_state_and_output_survive_the_death_of_a_worker(executor: Executor, store: Store) -> None:
+    for _ in range(2):
+        executor.submit(call("serve", -1.0))
+        (outcome,) = outcomes(drain(executor, 1))
+    assert isinstance(outcome, Done)
+    assert store.read(key_of(1))["attempt"].to_pylist() == [2]
+    streams = read_streams(store, key_of(1))
+    assert [line for line in streams["stdout"].splitlines() if "---" not in line] == ["attempt 1", "attempt 2"]
+    assert streams["stderr"].count("of a program\n") == 2
+    assert [point.step for point in read_metrics(store, key_of(1))] == [1, 2]
+    assert job_states(store) == {}
 
 
 def test_cancelled_calls_never_return(executor: Executor, store: Store) -> None:

@@ -149,7 +149,7 @@ def test_jointly_checked_fields_are_set_together(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        (Spec("toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
+        (Spec("toyz"), "toys, trainings, tunable, unique_feature; did you mean 'toys'?"),
         (
             Spec("toys", "fwe"),
             "unknown preset 'fwe' of toys; it has few, many, three, partly, absent; did you mean 'few'?",

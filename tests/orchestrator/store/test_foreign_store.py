@@ -31,6 +31,7 @@ PLACES = {
     "a result": f"results/ab/{KEY}.arrow",
     "a checkpoint": f"states/{KEY}.state",
     "a traceback": f"failures/{KEY}.txt",
+    "an output": f"outputs/{KEY}/stdout",
     "the marker": "engram-store.json",
     "digests": "digests.json",
 }

@@ -29,6 +29,7 @@ def origin(store: Store) -> Store:
     for number in range(5):
         store.write(key(number), pa.table({"value": [number]}), {"task": "t"})
     store.write_state(key(1), b"a state")
+    store.replace_file(f"outputs/{key(1)}/stdout", b"epoch 1\n")
     store.write_failure(key(9), "Traceback: \N{SNOWMAN}")
     for name, text in (
         ("run.json", b"{}"),
@@ -52,7 +53,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def contents(store: Store) -> dict[str, bytes]:
-    folders = ("results", "states", "failures", "runs")
+    folders = ("results", "states", "failures", "outputs", "runs")
     names = []
     for folder in folders:
         for name in store.files(folder):
@@ -64,12 +65,12 @@ def contents(store: Store) -> dict[str, bytes]:
 def test_copy_is_identical_and_second_copy_does_nothing(origin: Store, target: Store) -> None:
     first = copy_store(origin, target)
     assert contents(origin) == contents(target)
-    assert first.copied == 12
+    assert first.copied == 13
     assert first.bytes == sum(map(len, contents(origin).values()))
     assert first.damaged == []
     second = copy_store(origin, target)
     assert second.copied == 0
-    assert second.present == 12
+    assert second.present == 13
     assert second.damaged == []
     assert list(target.verify(target.keys())) == []
     assert "runs/toys-1/lease.json" not in target.files("runs")
@@ -94,7 +95,7 @@ def test_interrupted_copy_continues(origin: Store, tmp_path: Path, monkeypatch: 
     assert "runs/toys-1/run.json" not in contents(target)
     second_copy = copy_store(origin, target)  # a thread may have copied one more file
     assert second_copy.present >= 2
-    assert second_copy.copied + second_copy.present == 12
+    assert second_copy.copied + second_copy.present == 13
     assert contents(origin) == contents(target)
 
 
@@ -104,7 +105,7 @@ def test_damaged_file_is_named_and_not_copied(origin: Store, target: Store, name
     data[len(data) // 2] ^= 1
     origin.replace_file(name, bytes(data))
     done = copy_store(origin, target)
-    assert done.copied == 11
+    assert done.copied == 12
     assert done.damaged == [name]
     assert {*contents(origin)} - {name} == {*contents(target)}
 
@@ -113,6 +114,15 @@ def test_result_of_another_key_is_not_copied(origin: Store, target: Store) -> No
     one, two = (f"results/{key(number)[:2]}/{key(number)}.arrow" for number in (2, 3))
     origin.replace_file(one, origin.read_file(two))
     assert [one] == copy_store(origin, target).damaged
+
+
+def test_longer_output_replaces_a_shorter_one(origin: Store, target: Store) -> None:
+    copy_store(origin, target)
+    name = f"outputs/{key(1)}/stdout"
+    target.replace_file(name, b"epoch 1\nepoch 2\n")
+    assert copy_store(origin, target).copied == 0
+    assert copy_store(target, origin).copied == 1
+    assert origin.read_file(name) == b"epoch 1\nepoch 2\n"
 
 
 def test_longer_log_of_the_origin_is_copied(origin: Store, target: Store) -> None:
