@@ -15,7 +15,14 @@ from orchestrator.spec.specification import Spec
 if TYPE_CHECKING:
     from orchestrator.spec.field_descriptions import DescribedField
 
-PYTHON_TYPES = {"whole number": "int", "number": "float", "text": "str", "true or false": "bool"}
+PYTHON_TYPES = {
+    "whole number": "int",
+    "number": "float",
+    "text": "str",
+    "true or false": "bool",
+    "size, such as 64GB": "str | int",
+    "duration, such as 6h": "str | float",
+}
 CHOICE = re.compile(r"one of ([\w-]+(?:, [\w-]+)*)")
 
 
