@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator.errors import SpecError, short_traceback
 from orchestrator.spec.specification import Spec
+from tasks.contract.quantities import ByteCount, Duration
 
 if TYPE_CHECKING:
     from orchestrator.spec.field_descriptions import DescribedField
@@ -20,8 +21,8 @@ PYTHON_TYPES = {
     "number": "float",
     "text": "str",
     "true or false": "bool",
-    "size, such as 64GB": "str | int",
-    "duration, such as 6h": "str | float",
+    ByteCount.words: "str | int",
+    Duration.words: "str | float",
 }
 CHOICE = re.compile(r"one of ([\w-]+(?:, [\w-]+)*)")
 

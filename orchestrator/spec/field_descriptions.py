@@ -34,8 +34,8 @@ WORDS: Mapping[Any, str] = {
     float: "number",
     str: "text",
     bool: "true or false",
-    ByteCount: "size, such as 64GB",
-    Duration: "duration, such as 6h",
+    ByteCount: ByteCount.words,
+    Duration: Duration.words,
 }
 LONG = 70  # maximum characters of a value
 SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}

@@ -494,8 +494,8 @@ def _float(value: Any, field_path: str) -> float:
 def _quantity(value: Any, declared_type: type[ByteCount] | type[Duration], field_path: str) -> ByteCount | Duration:
     try:
         return declared_type.parse(value)
-    except (ValueError, TypeError) as error:
-        raise SpecError(f"{field_path}: {error}") from None
+    except (ValueError, TypeError):
+        raise SpecError(f"{field_path} is {value!r}; it must be a {declared_type.words}") from None
 
 
 def _str(value: Any, field_path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from typing import Self
+from typing import ClassVar, Self
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]i?)?b?", re.IGNORECASE)
 BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -16,6 +16,8 @@ SECONDS = {"d": 86400, "h": 3600, "m": 60}
 
 class ByteCount(int):
     """A number of bytes, written like `64GB` (10^9 bytes each) or `512MiB` (2^20 bytes each)."""
+
+    words: ClassVar[str] = "size, such as 64GB"
 
     @classmethod
     def parse(cls, value: str | float) -> Self:
@@ -42,6 +44,8 @@ class ByteCount(int):
 
 class Duration(float):
     """A number of seconds, written like `3h50m`, `90s` or `1d`."""
+
+    words: ClassVar[str] = "duration, such as 6h"
 
     @classmethod
     def parse(cls, value: str | float) -> Self:
