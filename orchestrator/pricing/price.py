@@ -87,7 +87,10 @@ def price_plan(
                 bounds_of_job = reference.usual_bounds() or (0.0, math.inf)
             group_bounds = limited if _longest(plan, key) else unknown
             low, high = group_bounds.get(task, (0.0, 0.0))
-            taken = _slots_taken(plan, key, slots, gpus)
+            resources = plan.resources.get(key, NO_RESOURCES)
+            taken = _units_taken(resources.cpus, slots)
+            if gpus and resources.gpus:
+                taken = max(taken, slots * _units_taken(resources.gpus, gpus) / gpus)
             group_bounds[task] = (low + taken * bounds_of_job[0], high + taken * bounds_of_job[1])
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
@@ -197,13 +200,9 @@ def _longest(plan: Plan, key: str) -> float:
     return plan.resources.get(key, NO_RESOURCES).time
 
 
-def _slots_taken(plan: Plan, key: str, slots: int, gpus: int) -> float:
-    """Return how many of a machine's slots a job takes. A job that states GPUs takes as many as it takes GPUs."""
-    resources = plan.resources.get(key, NO_RESOURCES)
-    taken = float(max(1, resources.cpus))
-    if gpus:
-        taken = max(taken, slots * resources.gpus / gpus)
-    return min(taken, slots)
+def _units_taken(stated: int, units: int) -> float:
+    """Return how many of a machine's processors or GPUs a job takes, with those that are too few for another one."""
+    return units / max(1, units // max(1, stated))
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
@@ -259,10 +258,11 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
     for key, duration in seconds.items():  # each key follows its dependencies
         resources = plan.resources.get(key, NO_RESOURCES)
         if gpus and (resources.gpus or marks(plan.jobs[key].function).gpus):
-            on_gpus += duration * min(max(1, resources.gpus), gpus)
-            work += duration * min(resources.cpus, slots)
+            on_gpus += duration * _units_taken(resources.gpus, gpus)
+            if resources.cpus:
+                work += duration * _units_taken(resources.cpus, slots)
         else:
-            work += duration * min(max(1, resources.cpus), slots)
+            work += duration * _units_taken(resources.cpus, slots)
         path[key] = duration + max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
     if path:
         return max(work / slots, on_gpus / max(1, gpus), *path.values())
