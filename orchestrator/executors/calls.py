@@ -374,7 +374,7 @@ def _record(item: Item, computation: Computation) -> dict[str, Any]:
         "task": mark.name,
         "version": mark.version,
         "function": item.function,
-        "config": plain(item.config),
+        "config": plain(item.config, has_execution=False),
         "inputs": list(item.inputs),
         "seconds": computation.seconds,
         "finished": now(),

@@ -60,15 +60,11 @@ class Machine:
         """Orders machines: by GPUs, then processors, then memory."""
         return self.capacity.gpus, self.capacity.cpus, self.capacity.memory
 
-    def fits(self, resources: Resources) -> bool:
-        """Whether a job that needs these resources may run there."""
+    def meets(self, resources: Resources) -> tuple[bool, bool, bool]:
+        """Whether the machine has the GPUs, the processors and the memory of a job that needs these resources."""
         capacity = self.capacity
-        needs_processor = not resources.gpus
-        return (
-            resources.gpus <= capacity.gpus
-            and max(resources.cpus, needs_processor) <= capacity.cpus
-            and resources.memory <= capacity.memory
-        )
+        cpus = resources.cpus or int(not resources.gpus)
+        return resources.gpus <= capacity.gpus, cpus <= capacity.cpus, resources.memory <= capacity.memory
 
     @property
     def gpu_type(self) -> str:
@@ -113,22 +109,19 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     return int(max(min(memory, largest), call.resources.memory))
 
 
-def obstacle(resources: Resources, machines: Iterable[Machine], has_gpus: bool) -> str | None:
+def obstacle(resources: Resources, machines: Sequence[Machine], has_gpus: bool) -> str | None:
     """Return the reason why none of these machines can run a job that needs these resources. None if one can.
 
     Without `has_gpus`, the run uses no GPU.
     """
     if resources.gpus and not has_gpus:
         return "the run uses no GPU (--gpus none)"
-    largest = None
-    for machine in machines:
-        if machine.fits(resources):
-            return None
-        if largest is None or machine.size > largest.size:
-            largest = machine
-    if largest is None:
+    if not machines:
         return "the cluster has no machine"
-    return f"no machine of the cluster has that; its largest has {format_resources(largest.capacity)}"
+    best_match = max(machines, key=lambda machine: (sum(machine.meets(resources)), machine.size))
+    if all(best_match.meets(resources)):
+        return None
+    return f"the best match in the cluster has {format_resources(best_match.capacity)}"
 
 
 def infeasible_requests() -> Sequence[Mapping[str, float]]:

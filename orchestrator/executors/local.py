@@ -54,7 +54,7 @@ class LocalExecutor:
 
     def obstacle(self, resources: Resources) -> str | None:
         if resources.gpus > self._gpu_count:
-            return f"this process may use {format_count(self._gpu_count, 'GPU')} (--address none)"
+            return f"this process (--address none) may use {format_count(self._gpu_count, 'GPU')}"
         return None
 
     def lacks(self) -> None:

@@ -67,7 +67,7 @@ class PoolExecutor:
 
     def obstacle(self, resources: Resources) -> str | None:
         if resources.gpus:
-            return "the processes of --address pool use no GPU; use --address local"
+            return "the processes of --address pool use no GPU"
         return None
 
     def lacks(self) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import SpecError
 from orchestrator.inspection import results
+from orchestrator.inspection.disclosure import recorded_settings
 from orchestrator.inspection.search_results import is_search
-from orchestrator.run_folder.journal import Journal, reopen_cell
-from orchestrator.spec.config_parts import flatten, plain
+from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from tasks.contract.objectives import Headline
 from tasks.contract.verdict import Verdict
@@ -75,9 +74,7 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
             cells = ", ".join(about["cells"])
             kind = "search" if is_search(about) else "sweep"
             raise SpecError(f"{journal.run} is a {kind}; compare two of its runs ({cells}), or read its own report")
-    configs = [
-        _settings(journal) | {"preset": about["preset"]} for journal, about in zip(journals, abouts, strict=True)
-    ]
+    configs = [recorded_settings(about) | {"preset": about["preset"]} for about in abouts]
     environments = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = []
     for journal in journals:
@@ -96,17 +93,6 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
         ),
         headlines=headlines,
     )
-
-
-def _settings(journal: Journal) -> dict[str, Any]:
-    """Return the recorded settings of a run by dotted path, without those that say only how jobs run."""
-    settings = dict(flatten(journal.about()["config"]))
-    with suppress(EngramError):  # the run's audit is not installed or has changed since the run
-        config = reopen_cell(journal).config
-        affecting = dict(flatten(plain(config, has_execution=False)))
-        for name in dict(flatten(plain(config))).keys() - affecting.keys():
-            settings.pop(name, None)
-    return settings
 
 
 def _name(row: Row) -> tuple[str, str]:

@@ -439,7 +439,10 @@ def check_resources(plan: Plan, keys: Iterable[str], executor: Executor) -> None
     for resources, task in needed.items():
         reason = executor.obstacle(resources)
         if reason is not None:
-            raise ClusterError(f"{task} needs {format_resources(resources)} in one machine: {reason}")
+            needed_resources = format_resources(resources)
+            raise ClusterError(
+                f"{task} needs {needed_resources} in one machine, but {reason}; reduce them or use another --address"
+            )
 
 
 def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:
