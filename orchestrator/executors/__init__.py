@@ -38,7 +38,7 @@ class Executor(Protocol):
         """
 
     def lacks(self) -> str | None:
-        """The resource that submitted calls need but the executor lacks: "GPU", "processor" or None."""
+        """What submitted calls need but the executor lacks: "GPU", "processor", "machine with 64 GPUs" or None."""
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         """Return the calls that have ended. Waits up to `seconds` for the first one."""

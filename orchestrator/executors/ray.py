@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from orchestrator.executors.cluster import Machine, SentCall, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
+from orchestrator.quantities import format_resources
 from orchestrator.spec.options import GpusName
 from orchestrator.store import Store
 from orchestrator.store.provenance import identity
-from tasks.contract.resources import Resources
+from tasks.contract.resources import NO_RESOURCES, NO_TIME, Resources
 from tasks.worker.hardware import MemoryKind
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -183,7 +185,7 @@ class RayExecutor:
 
     def _memory_to_ask(self, call: Call) -> int:
         if self._is_memory_unknown:
-            return 0
+            return int(call.resources.memory)
         return cluster.memory_to_ask(call, self._machines)
 
     def _remote(self, name: str, gpus: float, cpus: int, memory: int, gpu_type: str) -> Any:
@@ -231,7 +233,10 @@ class RayExecutor:
 
     def lacks(self) -> str | None:
         calls = [sent_call.call for sent_call in self._pending.values()]
-        if not self._gpu_count and any(call.gpus for call in calls):
+        for resources in {call.resources for call in calls}:
+            if resources != NO_RESOURCES and cluster.obstacle(resources, self._machines, has_gpus=True):
+                return f"machine with {format_resources(replace(resources, time=NO_TIME))}"
+        if not self._gpu_count and any(call.shares_gpu for call in calls):
             return "GPU"
         if self._cpu_count or all(call.gpus for call in calls):
             return None
@@ -449,13 +454,18 @@ class RayExecutor:
         return any(cluster.LABEL in machine.labels for machine in self._machines)
 
     def _ask_autoscaler(self) -> None:
-        """Check whether calls request a GPU or memory that none of the autoscaler's machine types has."""
+        """Check whether calls request a GPU or memory that none of the autoscaler's machine types has.
+
+        Requests that their jobs state are not questioned.
+        """
         waiting = any(sent_call.call.gpus or sent_call.memory for sent_call in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
         infeasible = cluster.infeasible_requests()
         self._cannot_gain_gpus |= not self._gpu_count and cluster.lack_gpus(infeasible)
-        self._is_memory_unknown |= any("memory" in bundle for bundle in infeasible)
+        stated = {sent_call.memory for sent_call in self._pending.values() if sent_call.call.resources.memory}
+        measured = [bundle for bundle in infeasible if bundle.get("memory") not in stated]
+        self._is_memory_unknown |= any("memory" in bundle for bundle in measured)
 
     def _send_again_with_less_memory(self) -> None:
         """Remove calls from the queue that request more memory than any machine has now. They are sent again."""

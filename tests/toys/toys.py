@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -38,7 +39,7 @@ class Part:
     takes `seconds` and writes a line to `chosen.log`. With `choose, die`, its process dies after that. With `wait`,
     each part from number `at` writes a line to `began.log` when it begins, then waits for the file `go`: a test then
     knows which parts are in progress, even on a busy machine. With `speak`, a part prints a line and warns before it
-    raises.
+    raises. With `process`, a part starts a process.
     """
 
     number: int = 0
@@ -83,6 +84,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
+    if config.trouble == "process":
+        subprocess.run(["true"], check=True)
     if config.trouble == "wait" and config.number >= config.at:
         await_go(config)
     if config.trouble.startswith("choose"):

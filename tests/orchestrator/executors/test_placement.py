@@ -192,6 +192,8 @@ def test_calls_get_the_resources_that_they_state(
     for resources in (Resources(gpus=5), Resources(gpus=4, memory=ByteCount(2 * GB)), Resources(cpus=3)):
         assert (executor.obstacle(resources) or "").startswith("the best match in the cluster has ")
     assert executor.obstacle(on_gpus) is None
+    executor.submit(replace(call("visible_gpus", 5, first=5), gpus=5.0, resources=Resources(gpus=5, cpus=1)))
+    assert executor.lacks() == "machine with 5 GPUs, 1 processor"
 
 
 def test_larger_gpu_is_shared_by_more_calls(
