@@ -3,8 +3,9 @@
     python -m bench.orchestration [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
 
 All rivals run the same number of jobs on the same cluster, taking turns in every round. The table shows medians over
-rounds. A rival is a function `(jobs, folder) -> None` that returns when all its results are stored. A second table
-shows the cost of plans with 10,000 and 100,000 jobs, each measured in a separate process.
+rounds. A rival is a function `(jobs, folder) -> None` that returns when all its results are stored. The second table
+compares jobs that each start the process `true`. The third shows the cost of plans with 10,000 and 100,000 jobs, each
+measured in a separate process.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import open_store
 from tasks.contract.job import Inputs, task
+from tasks.contract.resources import Resources
 
 ROOT = Path(__file__).resolve().parents[1]
 TOYS = ROOT / "tests" / "toys"  # an audit with no-op jobs in another package
@@ -120,16 +122,32 @@ def one_job_per_call(jobs: int, folder: Path) -> None:
     assert len(store.keys()) == jobs
 
 
-def engram_run(jobs: int, folder: Path) -> None:
+def engram_run(jobs: int, folder: Path, **settings: Any) -> None:
     """Run all of `engram run`: plan, lease, schedule, event log, Parquet parts, and verification of every result."""
     import toys
 
     report = start(
-        [Cell("toys", toys.Config(parts=jobs))],
+        [Cell("toys", toys.Config(parts=jobs, **settings))],
         open_store(str(folder / "store")),
         Execution(mlflow="off", report=False),
     )
     assert report.jobs["stored"] == jobs + 1, report
+
+
+def processes_in_bare_ray(jobs: int, _folder: Path) -> None:
+    """Run tasks that each start a process, without storing results."""
+    import ray
+
+    def start_process(number: int) -> int:
+        subprocess.run(["true"], check=True)
+        return number
+
+    fetch_windowed(ray.remote(start_process).remote, jobs)
+
+
+def processes_in_engram_run(jobs: int, folder: Path) -> None:
+    """Run all of `engram run` with jobs that each state a processor and start a process."""
+    engram_run(jobs, folder, trouble="process", resources=Resources(cpus=1))
 
 
 def ray_tune(jobs: int, folder: Path) -> None:
@@ -152,6 +170,12 @@ RIVALS: Mapping[str, Rival] = {
     "our executor and store, one job per call": one_job_per_call,
     "engram run, everything": engram_run,
     "Ray Tune, cheapest settings": ray_tune,
+}
+
+
+PROCESS_RIVALS: Mapping[str, Rival] = {
+    "bare Ray tasks, window of 256, nothing kept": processes_in_bare_ray,
+    "engram run, everything": processes_in_engram_run,
 }
 
 
@@ -191,11 +215,10 @@ def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
     }
 
 
-def markdown(facts: Mapping[str, str], milliseconds: Mapping[str, list[float]]) -> str:
-    """Render the table. Ratios are relative to the second rival, the cheapest one that stores results."""
-    base = statistics.median(list(milliseconds.values())[1])
-    lines = [f"- {name}: {value}" for name, value in facts.items()]
-    lines += ["", "| per no-op job | ms (median) | least | most | against one atomic file |", "|---|---|---|---|---|"]
+def times_table(job: str, base_name: str, base_index: int, milliseconds: Mapping[str, list[float]]) -> str:
+    """Render the times of one kind of job. Ratios are relative to the rival with this index."""
+    base = statistics.median(list(milliseconds.values())[base_index])
+    lines = [f"| per {job} | ms (median) | least | most | against {base_name} |", "|---|---|---|---|---|"]
     for name, values in milliseconds.items():
         middle = statistics.median(values)
         lines.append(f"| {name} | {middle:.2f} | {min(values):.2f} | {max(values):.2f} | {middle / base:.2f}x |")
@@ -280,14 +303,31 @@ def main() -> None:
     add_toys()
     with connect("local", options.cpus):
         milliseconds = in_turn(RIVALS, jobs, rounds)
+        process_milliseconds = in_turn(PROCESS_RIVALS, jobs, rounds)
     scale_figures = {}
     for count in (100,) if options.tiny else options.scale:
         scale_figures[count] = scale_in_process(count)
-    text = markdown(facts, milliseconds) + (scale_table(scale_figures) if scale_figures else "")
+    tables = [
+        "".join(f"- {name}: {value}\n" for name, value in facts.items()),
+        times_table("no-op job", "one atomic file", 1, milliseconds),  # the cheapest rival that stores results
+        times_table("job that starts `true`", "bare Ray", 0, process_milliseconds),
+    ]
+    text = "\n".join(tables) + (scale_table(scale_figures) if scale_figures else "")
     print(text, end="")
     if options.out:
         if options.out.suffix == ".json":
-            text = json.dumps({"setting": facts, "ms_per_job": milliseconds, "scale": scale_figures}, indent=2) + "\n"
+            text = (
+                json.dumps(
+                    {
+                        "setting": facts,
+                        "ms_per_job": milliseconds,
+                        "ms_per_process": process_milliseconds,
+                        "scale": scale_figures,
+                    },
+                    indent=2,
+                )
+                + "\n"
+            )
         write_whole(text, options.out)
 
 

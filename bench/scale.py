@@ -41,6 +41,7 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, entry, open_store
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.resources import Resources
 
 START = 4e9  # seconds since 1970, later than any real file
 NETWORKS = 40  # trainings per condition
@@ -291,6 +292,9 @@ class Simulated:
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
         raise AssertionError("the simulated executor never takes calls back")
+
+    def obstacle(self, resources: Resources) -> None:
+        return None
 
     def lacks(self) -> None:
         return None

@@ -11,6 +11,7 @@ from typing import Any
 
 from dashboards.run import Run
 from orchestrator.errors import EngramError
+from orchestrator.inspection.disclosure import recorded_settings
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.config_parts import flatten, plain
 from orchestrator.spec.fields import text
@@ -129,7 +130,13 @@ def documentation(run: Run) -> list[tuple[bool, str]]:
 
 
 def _fields(run: Run) -> Mapping[str, Any]:
-    return dict(flatten(_strip_digests(run.about["config"])))
+    """Return the settings that affect results, by dotted path."""
+    names = recorded_settings(run.about)
+    fields = {}
+    for name, value in flatten(_strip_digests(run.about["config"])):
+        if name in names:
+            fields[name] = value
+    return fields
 
 
 def _published_fields(run: Run) -> Mapping[str, Any] | None:

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orchestrator.errors import SpecError, short_traceback
 from orchestrator.spec.specification import Spec
+from tasks.contract.quantities import ByteCount, Duration
 
 if TYPE_CHECKING:
     from orchestrator.spec.field_descriptions import DescribedField
 
-PYTHON_TYPES = {"whole number": "int", "number": "float", "text": "str", "true or false": "bool"}
+PYTHON_TYPES = {
+    "whole number": "int",
+    "number": "float",
+    "text": "str",
+    "true or false": "bool",
+    ByteCount.words: "str | int",
+    Duration.words: "str | float",
+}
 CHOICE = re.compile(r"one of ([\w-]+(?:, [\w-]+)*)")
 
 

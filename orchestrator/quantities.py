@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tasks.contract.resources import Resources
+
 MORE = "more "
 # Control and format characters (Cc, Cf), line separators and lone surrogates. A terminal may act on them or display the
 # following text in another order. Blanks and letters of all scripts are allowed.
@@ -84,6 +86,21 @@ def format_size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def format_resources(resources: Resources) -> str:
+    """Format the stated resources of a job: 4 GPUs, 16 processors, 64GB of memory, at most 6h."""
+    words = []
+    if resources.gpus:
+        words.append(format_count(resources.gpus, "GPU"))
+    if resources.cpus:
+        words.append(format_count(resources.cpus, "processor"))
+    if resources.memory:
+        memory = str(resources.memory)
+        words.append(f"{format_size(resources.memory) if memory.isdigit() else memory} of memory")
+    if resources.time:
+        words.append(f"at most {resources.time}")
+    return ", ".join(words)
 
 
 def encodable(text: str) -> str:

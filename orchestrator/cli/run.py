@@ -88,7 +88,7 @@ def _show_plan(spec: Spec, json: bool) -> None:
     if totals["missing"]:
         expected = f"; expected time: {totals['time']}"
     paragraph(f"{totals['planned']} jobs{runs}, {totals['stored']} stored, {totals['missing']} to run{expected}")
-    lines = [cell["line"] for cell in (*totals["left_out"], *totals["code_changes"])]
+    lines = [part["line"] for part in (*totals["resources"], *totals["left_out"], *totals["code_changes"])]
     power = [statement["line"] for statement in totals["power"]]
     for line in (*lines, *describe_classes(totals["classes"]), *power, *totals["warnings"]):
         paragraph(line)

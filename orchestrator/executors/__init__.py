@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from orchestrator.executors.calls import Call, Finished
 from orchestrator.spec.options import GpusName
 from orchestrator.store import Store
+from tasks.contract.resources import Resources
 
 
 class Executor(Protocol):
@@ -31,8 +32,13 @@ class Executor(Protocol):
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
         """Take back the unwanted calls that have not begun. `wait` does not return them."""
 
+    def obstacle(self, resources: Resources) -> str | None:
+        """The reason why a job that needs these resources can never begin. None if it can, or may once a machine
+        joins.
+        """
+
     def lacks(self) -> str | None:
-        """The resource that submitted calls need but the executor lacks: "GPU", "processor" or None."""
+        """What submitted calls need but the executor lacks: "GPU", "processor", "machine with 64 GPUs" or None."""
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         """Return the calls that have ended. Waits up to `seconds` for the first one."""

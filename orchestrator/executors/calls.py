@@ -33,6 +33,7 @@ from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, now, process, versions
 from tasks.contract.job import Function, marks
+from tasks.contract.resources import NO_RESOURCES, Resources
 from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
@@ -61,7 +62,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Call:
-    """Jobs of one task for one worker. `delay` is the time in seconds before the call is sent (retry back-off)."""
+    """Jobs of one task for one worker. `delay` is the time in seconds before the call is sent (retry back-off).
+
+    `resources` are those that each of its jobs needs, if they need particular ones. The call then has its GPUs alone.
+    """
 
     number: int
     task: str
@@ -78,6 +82,17 @@ class Call:
     memory: float = 0.0  # bytes of host memory needed; 0: unknown, infinite: all memory of a machine
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that the user accepted as equivalent
     group: str = ""  # jobs of the same group take about the same time; empty: the task
+    resources: Resources = NO_RESOURCES
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether the call uses GPUs that the schedule distributes, rather than its own."""
+        return self.gpus > 0 and not self.resources.gpus
+
+    @property
+    def cpus(self) -> int:
+        """The number of processors that the call takes. A call with a GPU needs little of one, and waits for none."""
+        return self.resources.cpus or int(not self.gpus)
 
 
 @dataclass(frozen=True)
@@ -382,7 +397,7 @@ def _record(item: Item, computation: Computation) -> dict[str, Any]:
         "task": mark.name,
         "version": mark.version,
         "function": item.function,
-        "config": plain(item.config),
+        "config": plain(item.config, has_execution=False),
         "inputs": list(item.inputs),
         "seconds": computation.seconds,
         "finished": now(),

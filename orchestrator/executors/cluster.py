@@ -10,6 +10,9 @@ from ray import exceptions
 
 from orchestrator.executors import private_ray
 from orchestrator.executors.calls import RAN_OUT, Call
+from orchestrator.quantities import format_resources
+from tasks.contract.quantities import ByteCount
+from tasks.contract.resources import Resources
 from tasks.worker.hardware import MemoryKind
 
 LABEL = "ray.io/node-group"  # on machines started by Ray's launcher or KubeRay
@@ -47,6 +50,23 @@ class Machine:
         return any(self.resources.get(kind, 0) > 0 for kind in ("CPU", "GPU"))
 
     @property
+    def capacity(self) -> Resources:
+        """The resources of the largest job that may run there."""
+        gpus, cpus, memory = (int(self.resources.get(kind, 0)) for kind in ("GPU", "CPU", "memory"))
+        return Resources(gpus, cpus, ByteCount(memory))
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Orders machines: by GPUs, then processors, then memory."""
+        return self.capacity.gpus, self.capacity.cpus, self.capacity.memory
+
+    def meets(self, resources: Resources) -> tuple[bool, bool, bool]:
+        """Whether the machine has the GPUs, the processors and the memory of a job that needs these resources."""
+        capacity = self.capacity
+        cpus = resources.cpus or int(not resources.gpus)
+        return resources.gpus <= capacity.gpus, cpus <= capacity.cpus, resources.memory <= capacity.memory
+
+    @property
     def gpu_type(self) -> str:
         return self.labels.get(GPU_LABEL, OTHER)
 
@@ -69,7 +89,7 @@ def gpu_selector(gpu_type: str, types: Iterable[str]) -> dict[str, str]:
 def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     """Return the bytes of memory to request: the call's need, limited to the largest machine that can run it.
 
-    Returns 0 if the need is unknown.
+    A need that the call states is not limited. Returns 0 if the need is unknown.
     """
     if not call.memory:
         return 0
@@ -83,8 +103,25 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
             machine for machine in suitable_machines if machine.gpu_type == call.gpu_type
         ] or suitable_machines
     largest = max((machine.resources.get("memory", 0.0) for machine in suitable_machines), default=0.0)
+    if call.memory == call.resources.memory:
+        return int(call.memory)
     memory = math.ceil(call.memory / MEMORY_GRAIN) * MEMORY_GRAIN if math.isfinite(call.memory) else math.inf
-    return int(min(memory, largest))
+    return int(max(min(memory, largest), call.resources.memory))
+
+
+def obstacle(resources: Resources, machines: Sequence[Machine], has_gpus: bool) -> str | None:
+    """Return the reason why none of these machines can run a job that needs these resources. None if one can.
+
+    Without `has_gpus`, the run uses no GPU.
+    """
+    if resources.gpus and not has_gpus:
+        return "the run uses no GPU (--gpus none)"
+    if not machines:
+        return "the cluster has no machine"
+    best_match = max(machines, key=lambda machine: (sum(machine.meets(resources)), machine.size))
+    if all(best_match.meets(resources)):
+        return None
+    return f"the best match in the cluster has {format_resources(best_match.capacity)}"
 
 
 def infeasible_requests() -> Sequence[Mapping[str, float]]:
@@ -121,20 +158,23 @@ class SentCall:
     end_reason: str = ""  # why it was asked to end
 
 
-def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
-    """Return the calls that have a slot, in the order in which they were sent, each with the seconds since it got the
-    slot.
+def calls_with_slots(
+    sent_calls: Iterable[SentCall], slots: int, gpus: float, now: float, memory: float = math.inf
+) -> list[tuple[Call, float]]:
+    """Return the calls that have room, in the order in which they were sent, each with the seconds since it got it.
 
     On a shared cluster, a call may begin later than that.
     """
     calls = []
     for entry in sent_calls:
-        if entry.call.gpus and gpus > 1e-9:
-            gpus -= entry.call.gpus
-        elif not entry.call.gpus and slots:
-            slots -= 1
-        else:
+        call = entry.call
+        # A call that shares a GPU needs any rest of one. Fractions do not add up exactly.
+        lacks_gpu = call.gpus > 0 and (call.resources.gpus or 2e-9) > gpus + 1e-9
+        if lacks_gpu or call.cpus > slots or entry.memory > memory:
             continue
+        gpus -= call.gpus
+        slots -= call.cpus
+        memory -= entry.memory
         if entry.slot_time is None:
             entry.slot_time = now
         calls.append((entry.call, now - entry.slot_time))

@@ -97,6 +97,13 @@ def count_gpus() -> int:
     return visible_gpus
 
 
+def first_gpus(count: int) -> str:
+    """Return the CUDA_VISIBLE_DEVICES of a process that uses the first GPUs of those that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else map(str, range(count))
+    return ",".join(list(names)[:count])
+
+
 def _nvidia_smi_count() -> int:
     """Count the GPUs with nvidia-smi. Needed in containers and on WSL, where /proc shows none."""
     try:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from orchestrator.errors import EngramError
 from orchestrator.executors import environment
 from orchestrator.executors.calls import Call, Finished, Poisoned, perform
-from orchestrator.executors.environment import count_gpus, variables
+from orchestrator.executors.environment import count_gpus, first_gpus, variables
+from orchestrator.quantities import format_count
 from orchestrator.spec.options import GpusName
 from orchestrator.store import open_store
+from tasks.contract.resources import Resources
 
 
 class LocalExecutor:
@@ -29,10 +31,11 @@ class LocalExecutor:
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
         if gpus == "none":
             self._visible = {"CUDA_VISIBLE_DEVICES": ""}
-            self.gpus = 0
+            self._gpu_count = 0
         else:
             self._visible = {}
-            self.gpus = min(1, count_gpus())  # torch uses the first GPU only
+            self._gpu_count = count_gpus()
+        self.gpus = min(1, self._gpu_count)  # torch uses the first GPU only
         self.gpu_types: Mapping[str, int] = {}
         self._store = open_store(store)
         self._calls: deque[Call] = deque()
@@ -49,15 +52,24 @@ class LocalExecutor:
         self._calls = deque(call for call in self._calls if not unwanted(call))
         return unwanted_calls
 
+    def obstacle(self, resources: Resources) -> str | None:
+        if resources.gpus > self._gpu_count:
+            return f"this process (--address none) may use {format_count(self._gpu_count, 'GPU')}"
+        return None
+
     def lacks(self) -> None:
         return None
 
     def wait(self, seconds: float) -> Sequence[Finished]:  # noqa: ARG002 (it happens here)
         if not self._calls:
             return ()
+        call = self._calls.popleft()
+        visible = self._visible
+        if call.resources.gpus:
+            visible = {"CUDA_VISIBLE_DEVICES": first_gpus(call.resources.gpus)}
         try:
-            with variables(self._visible), environment.use_one_thread():
-                return (perform(self._calls.popleft(), self._store),)
+            with variables(visible), environment.use_one_thread():
+                return (perform(call, self._store),)
         except Poisoned as error:
             raise EngramError(
                 f"this process can no longer compute ({error}); repeat the command to continue"

@@ -19,6 +19,7 @@ from orchestrator.executors import fork_server
 from orchestrator.executors.calls import RAN_OUT, Call, Finished, Lost
 from orchestrator.executors.environment import ONE_THREAD, count_processors
 from orchestrator.executors.forked_workers import ROOT, Death, ForkedWorkers
+from tasks.contract.resources import Resources
 from tasks.worker.hardware import MemoryKind, available_memory, numbers_of
 
 FACTORY = "orchestrator.executors.worker:entry"
@@ -64,6 +65,11 @@ class PoolExecutor:
         self._calls = deque(call for call in self._calls if not unwanted(call))
         return unwanted_calls
 
+    def obstacle(self, resources: Resources) -> str | None:
+        if resources.gpus:
+            return "the processes of --address pool use no GPU"
+        return None
+
     def lacks(self) -> None:
         return None
 
@@ -106,17 +112,18 @@ class PoolExecutor:
         self._workers.close()
 
     def _dispatch(self) -> None:
-        """Send the next calls, as long as there are free workers and enough memory."""
-        while self._calls and self._has_memory(self._calls[0]):
+        """Send the next calls, as long as there are free workers, processors and enough memory."""
+        while self._calls and self._has_room(self._calls[0]):
             if not self._workers.send(self._calls[0], pickle.dumps(self._calls[0])):
                 return
             self._calls.popleft()
 
-    def _has_memory(self, call: Call) -> bool:
-        """Whether the memory that a call is known to need is free, or nothing else runs."""
+    def _has_room(self, call: Call) -> bool:
+        """Whether the processors and the memory that a call is known to need are free, or nothing else runs."""
         running_calls = [worker.call for worker in self._workers.busy if worker.call is not None]
-        needed = call.memory + sum(running.memory for running in running_calls)
-        return not running_calls or needed <= self._memory
+        memory = call.memory + sum(running.memory for running in running_calls)
+        cpus = call.cpus + sum(running.cpus for running in running_calls)
+        return not running_calls or (memory <= self._memory and cpus <= self.slots)
 
     def _outcome(self, call: Call, answer: bytes | str | Death) -> Finished:
         """Return the outcome of a call from a worker's answer. Raises ClusterError if no worker can compute."""

@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from orchestrator.executors.cluster import Machine, SentCall, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
+from orchestrator.quantities import format_resources
 from orchestrator.spec.options import GpusName
 from orchestrator.store import Store
 from orchestrator.store.provenance import identity
+from tasks.contract.resources import NO_RESOURCES, NO_TIME, Resources
 from tasks.worker.hardware import MemoryKind
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -55,7 +58,7 @@ class RayExecutor:
 
     A machine that Ray is draining, for example after a spot termination notice, is no longer counted: Ray starts no
     calls there, but running ones may end. Calls request the memory that they are known to need, limited to the memory
-    of the machines, so that no call waits forever.
+    of the machines, so that no call waits forever. A call whose jobs state their resources requests exactly those.
     """
 
     inside = False
@@ -75,6 +78,7 @@ class RayExecutor:
         self.growing = False
         self._gpu_setting = gpus
         self._cpu_count = self._gpu_count = 0
+        self._memory = 0.0
         self._machines: Sequence[Machine] = ()
         self._had_gpus = self._cannot_gain_gpus = False  # whether there was a GPU, and whether no GPU can join
         self._is_memory_unknown = (
@@ -84,7 +88,7 @@ class RayExecutor:
         self._has_process_per_call = False  # whether each GPU call has its own process
         self._pending: dict[Any, SentCall] = {}
         self._halted = False
-        self._remotes: dict[tuple[str, float, bool, int, str], Any] = {}
+        self._remotes: dict[tuple[str, float, int, bool, int, str], Any] = {}
         self._has_worker_answered = False  # whether a worker has answered
         self._last_look = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
@@ -153,21 +157,24 @@ class RayExecutor:
 
     def submit(self, call: Call) -> None:
         self._check_gpus(call)
-        gpus = call.gpus if self.gpus else 0.0
+        if self.gpus or call.resources.gpus:
+            gpus, cpus = call.gpus, call.cpus
+        else:
+            gpus, cpus = 0.0, call.resources.cpus or 1
         memory = self._memory_to_ask(call)
         if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types:
             gpu_type = call.gpu_type
         else:
             gpu_type = ""
-        kind = call.task, gpus, self._has_process_per_call, memory, gpu_type
+        kind = call.task, gpus, cpus, self._has_process_per_call, memory, gpu_type
         remote = self._remotes.get(kind)
         if remote is None:
-            remote = self._remotes[kind] = self._remote(call.task, gpus, memory, gpu_type)
+            remote = self._remotes[kind] = self._remote(call.task, gpus, cpus, memory, gpu_type)
         self._pending[remote.remote(pickle.dumps(call))] = SentCall(call, memory)
 
     def _check_gpus(self, call: Call) -> None:
         """Raise ClusterError if a call needs more GPUs than any machine has, because it would wait forever."""
-        if call.gpus <= 1 or self._may_grow:
+        if call.gpus <= 1 or call.resources.gpus or self._may_grow:
             return
         largest_count = max((machine.resources.get("GPU", 0) for machine in self._machines), default=0)
         if call.gpus > largest_count:
@@ -178,25 +185,26 @@ class RayExecutor:
 
     def _memory_to_ask(self, call: Call) -> int:
         if self._is_memory_unknown:
-            return 0
+            return int(call.resources.memory)
         return cluster.memory_to_ask(call, self._machines)
 
-    def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
-        """Return the remote function for calls with this GPU fraction, GPU type and memory in bytes.
+    def _remote(self, name: str, gpus: float, cpus: int, memory: int, gpu_type: str) -> Any:
+        """Return the remote function for calls with these GPUs, processors, bytes of memory and GPU type.
 
-        A GPU call does not wait for a processor: it needs little of one, and an idle GPU is more wasteful. Its worker
-        takes further calls only if every machine has exactly one GPU. Otherwise Ray may assign another GPU later, but
-        CUDA keeps using a process's first GPU.
+        A GPU call that states no processors does not wait for one: it needs little of one, and an idle GPU is more
+        wasteful. Its worker takes further calls only if every machine has exactly one GPU. Otherwise Ray may assign
+        another GPU later, but CUDA keeps using a process's first GPU.
         """
         # "DEFAULT" even if this process is an actor with a placement group, such as a search trial.
         options: dict[str, Any] = {"name": name, "max_retries": 0, "scheduling_strategy": "DEFAULT"}
         if memory:
             options["memory"] = memory
         if not gpus:
-            return self._on_cpu.options(num_cpus=1, num_gpus=0, **options)
+            return self._on_cpu.options(num_cpus=cpus, num_gpus=0, **options)
         if gpu_type:
             options["label_selector"] = cluster.gpu_selector(gpu_type, self.gpu_types)
-        remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._has_process_per_call else 0)(self._on_gpu)
+        max_calls = 1 if self._has_process_per_call else 0
+        remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=max_calls)(self._on_gpu)
         return remote.options(**options)
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
@@ -218,9 +226,17 @@ class RayExecutor:
                 self._pending[reference].is_taken_back = True
         return calls
 
+    def obstacle(self, resources: Resources) -> str | None:
+        if self._may_grow or (self._gpu_setting == "wait" and not self._is_private):
+            return None
+        return cluster.obstacle(resources, self._machines, self._gpu_setting != "none")
+
     def lacks(self) -> str | None:
         calls = [sent_call.call for sent_call in self._pending.values()]
-        if not self._gpu_count and any(call.gpus for call in calls):
+        for resources in {call.resources for call in calls}:
+            if resources != NO_RESOURCES and cluster.obstacle(resources, self._machines, has_gpus=True):
+                return f"machine with {format_resources(replace(resources, time=NO_TIME))}"
+        if not self._gpu_count and any(call.shares_gpu for call in calls):
             return "GPU"
         if self._cpu_count or all(call.gpus for call in calls):
             return None
@@ -243,7 +259,8 @@ class RayExecutor:
         return len(self._pending)
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return calls_with_slots(self._pending.values(), self._cpu_count, self._gpu_count, time.monotonic())
+        now = time.monotonic()
+        return calls_with_slots(self._pending.values(), self._cpu_count, self._gpu_count, now, self._memory)
 
     def end(self, call: Call, reason: str) -> None:
         """See `Executor.end`. On a shared cluster, first test whether the call has begun.
@@ -412,6 +429,7 @@ class RayExecutor:
         self._machines = machines
         self._cpu_count = cpus
         self._gpu_count = gpus
+        self._memory = sum(machine.resources.get("memory", 0.0) for machine in machines)
         self._had_gpus |= gpus > 0
         if self._gpu_setting == "none":
             self.gpus = 0
@@ -436,13 +454,18 @@ class RayExecutor:
         return any(cluster.LABEL in machine.labels for machine in self._machines)
 
     def _ask_autoscaler(self) -> None:
-        """Check whether calls request a GPU or memory that none of the autoscaler's machine types has."""
+        """Check whether calls request a GPU or memory that none of the autoscaler's machine types has.
+
+        Requests that their jobs state are not questioned.
+        """
         waiting = any(sent_call.call.gpus or sent_call.memory for sent_call in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
         infeasible = cluster.infeasible_requests()
         self._cannot_gain_gpus |= not self._gpu_count and cluster.lack_gpus(infeasible)
-        self._is_memory_unknown |= any("memory" in bundle for bundle in infeasible)
+        stated = {sent_call.memory for sent_call in self._pending.values() if sent_call.call.resources.memory}
+        measured = [bundle for bundle in infeasible if bundle.get("memory") not in stated]
+        self._is_memory_unknown |= any("memory" in bundle for bundle in measured)
 
     def _send_again_with_less_memory(self) -> None:
         """Remove calls from the queue that request more memory than any machine has now. They are sent again."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.inspection import results
+from orchestrator.inspection.disclosure import recorded_settings
 from orchestrator.inspection.search_results import is_search
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.config_parts import flatten
 from orchestrator.store import Store
 from tasks.contract.objectives import Headline
 from tasks.contract.verdict import Verdict
@@ -74,7 +74,7 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
             cells = ", ".join(about["cells"])
             kind = "search" if is_search(about) else "sweep"
             raise SpecError(f"{journal.run} is a {kind}; compare two of its runs ({cells}), or read its own report")
-    configs = [dict(flatten(about["config"])) | {"preset": about["preset"]} for about in abouts]
+    configs = [recorded_settings(about) | {"preset": about["preset"]} for about in abouts]
     environments = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = []
     for journal in journals:

@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import plain, rebuild
+from orchestrator.spec.config_parts import flatten, plain, rebuild
 from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
 from tasks.worker.files import WITHHELD
 
@@ -193,6 +193,17 @@ def typed_config(about: Mapping[str, Any]) -> Any:
         return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
     except (EngramError, KeyError):
         return None
+
+
+def recorded_settings(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded settings of a run by dotted path, without those that say only how its jobs run."""
+    settings = dict(flatten(about["config"]))
+    config = typed_config(about)
+    if config is not None:
+        affecting_results = dict(flatten(plain(config, has_execution=False)))
+        for name in dict(flatten(plain(config))).keys() - affecting_results.keys():
+            settings.pop(name, None)
+    return settings
 
 
 def is_private(value: Any) -> bool:

@@ -189,7 +189,7 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
     """Return the stored result of the same task whose configuration differs in the fewest fields, with these fields."""
     stored_keys = store.keys()
     mark = marks(job.function)
-    config = plain(job.config)
+    config = plain(job.config, has_execution=False)
     candidates: list[tuple[int, dict[str, Any]]] = []
     for other_key in same_task:
         if other_key not in stored_keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +19,7 @@ from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fi
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.place import choose_address
 from orchestrator.pricing.price import Price, describe_price, price_plan
+from orchestrator.quantities import format_count, format_resources
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
 from orchestrator.run_folder.journal import Journal
@@ -51,6 +53,7 @@ def preview(spec: Spec) -> dict[str, Any]:
 
     `expected_seconds` is None if part of the plan is unlike anything ever timed, in which case `unknown` lists its
     tasks. The time is between `seconds_low` and `seconds_high`, if these are known. All numbers refer to `cells`.
+    `resources` lists the jobs that need particular resources.
     `left_out` lists the preset cells whose data are missing. `classes` explains the class numbers in the settings.
     `code_changes` lists user files that changed since an earlier run and the cost of each change. `warnings` contains
     one line for each setting without effect, each peculiarity of the data, and each cell that cannot answer *not
@@ -101,6 +104,7 @@ def preview(spec: Spec) -> dict[str, Any]:
             {"task": task, "planned": count, "stored": stored_counts[task], "missing": missing_counts[task]}
             for task, count in counts.items()
         ],
+        "resources": _describe_resources(combined_plan),
         "cells": [
             {"run": name, "setting": dict(cell.setting), "planned": len(plan.jobs), "look": look}
             for name, cell, plan, look in zip(names, cells, plans, looks, strict=True)
@@ -119,6 +123,18 @@ def preview(spec: Spec) -> dict[str, Any]:
             *_describe_looks(names, looks),
         ],
     }
+
+
+def _describe_resources(plan: Plan) -> list[dict[str, Any]]:
+    """Count the jobs that need particular resources, by task and resources, as numbers and as text."""
+    counts = Counter((plan.task(key), resources) for key, resources in plan.resources.items())
+    descriptions = []
+    for (task, resources), jobs in counts.items():
+        needed = {"gpus": resources.gpus, "cpus": resources.cpus}
+        needed |= {"memory_bytes": int(resources.memory), "seconds": float(resources.time)}
+        line = f"{task}: {format_count(jobs, 'job')}, each with {format_resources(resources)}"
+        descriptions.append({"task": task, "jobs": jobs, **needed, "line": line})
+    return descriptions
 
 
 def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:

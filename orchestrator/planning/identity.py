@@ -1,8 +1,8 @@
 """Identity: a job's key is a hash of its task name and version, its configuration and the keys of its inputs.
 
-Nothing else enters the key: not the machine, the time, the speed or other jobs. Data sets are represented by the digest
-of their content. A task's version stands for its code in Engram and in installed packages. For a task defined in a user
-file, the key also contains the digest of the files that it may execute.
+Nothing else enters the key: not the machine, the time, the speed, other jobs or the resources that a job states. Data
+sets are represented by the digest of their content. A task's version stands for its code in Engram and in installed
+packages. For a task defined in a user file, the key also contains the digest of the files that it may execute.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.config_parts import parts
+from orchestrator.spec.config_parts import execution_only, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.contract.alternatives import TYPE, tag_of
 from tasks.contract.job import ANSWER_ONLY, Job, marks
@@ -76,7 +76,7 @@ def canonical(config: Any) -> Any:
     """Convert a configuration to numbers, text, lists and dicts, coercing each field to its declared type.
 
     As a result, 1 and 1.0 are equal. A value with an `identity()` method, such as a data set, is represented by its
-    identity. Raises SpecError if a value has no stable form.
+    identity. Fields that say only how jobs run are left out. Raises SpecError if a value has no stable form.
     """
     if hasattr(config, "identity"):
         try:
@@ -93,7 +93,10 @@ def canonical(config: Any) -> Any:
     forms = {}
     if tag_of(kind):
         forms = {TYPE: tag_of(kind)}
+    left_out = execution_only(kind)
     for name, part in fields.items():
+        if name in left_out:
+            continue
         if type(part) in nested[name]:  # nested configurations are handled by recursion and need no reader
             forms[name] = _form_of(part)
         else:

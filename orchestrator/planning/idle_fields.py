@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.errors import EngramError
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import parts
+from orchestrator.spec.config_parts import parts, plain
 from orchestrator.spec.resolve import SCALE, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.audit import Audit
@@ -33,7 +33,8 @@ def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> li
     """Return the names of set or swept fields that do not change the plan.
 
     Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
-    field set to the preset's own value is not reported, because another value may have an effect.
+    field set to the preset's own value is not reported, because another value may have an effect. Neither is a field
+    that says only how jobs run.
     """
     if not spec.set and not spec.sweep:
         return []
@@ -188,13 +189,13 @@ def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec
 
 
 def _differ_in_configs(base: Spec, spec_without_field: Spec) -> bool:
-    """Return whether two specifications have different configurations. False if the second is invalid.
+    """Return whether the configurations of two specifications differ in a field that could affect results.
 
-    It is invalid if other fields require the one that it lacks.
+    False if the second is invalid, because other fields require the one that it lacks.
     """
-    base_configs = _configs(base)
+    base_configs = [plain(config, has_execution=False) for config in _configs(base)]
     try:
-        return base_configs != _configs(spec_without_field)
+        return base_configs != [plain(config, has_execution=False) for config in _configs(spec_without_field)]
     except EngramError:
         return False
 

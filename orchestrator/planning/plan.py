@@ -17,7 +17,8 @@ from orchestrator.planning.commitment import check_commitment, draw_of
 from orchestrator.planning.identity import accept_code, key_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
-from tasks.contract.job import Job, Roots, marks
+from tasks.contract.job import Job, Roots, marks, resources_of
+from tasks.contract.resources import NO_RESOURCES, Resources
 from tasks.datasets.dataset import DatasetError
 
 
@@ -127,8 +128,18 @@ class Plan:
     def groups(self) -> Mapping[str, str]:
         """The group of every job, by key. Jobs in one group may share a call and take about the same time."""
         names: dict[str, str] = {}
-        groups = {key: _group_of(job) for key, job in self.jobs.items()}
+        groups = {key: _group_of(job, self.resources.get(key, NO_RESOURCES)) for key, job in self.jobs.items()}
         return {key: names.setdefault(name, name) for key, name in groups.items()}
+
+    @cached_property
+    def resources(self) -> Mapping[str, Resources]:
+        """The resources of the jobs that need particular ones, by key."""
+        needed = {}
+        for key, job in self.jobs.items():
+            resources = resources_of(job)
+            if resources is not NO_RESOURCES and resources != NO_RESOURCES:  # the first test is fast
+                needed[key] = resources
+        return needed
 
     def dependents(self, keys: Container[str]) -> set[str]:
         """Return these keys and all keys that depend on them, directly or indirectly."""
@@ -232,9 +243,17 @@ def plan_of(cell: Cell) -> Plan:
         raise SpecError(f"{cell.audit}: {error}") from None
 
 
-def _group_of(job: Job) -> str:
-    """Return the group name of jobs that may share a call with this one and take about the same time."""
+def _group_of(job: Job, resources: Resources) -> str:
+    """Return the group name of jobs that may share a call with this one and take about the same time.
+
+    They need the same resources. Another time limit changes nothing.
+    """
     mark = marks(job.function)
-    if mark.batch_key is None:
+    properties = []
+    if mark.batch_key is not None:
+        properties.append(repr(mark.batch_key(job.config)))
+    if resources.gpus or resources.cpus or resources.memory:
+        properties.append(f"{resources.gpus} GPUs, {resources.cpus} CPUs, {int(resources.memory)} bytes")
+    if not properties:
         return mark.name
-    return f"{mark.name}/{hashlib.sha256(repr(mark.batch_key(job.config)).encode()).hexdigest()[:12]}"
+    return f"{mark.name}/{hashlib.sha256(' '.join(properties).encode()).hexdigest()[:12]}"

@@ -53,7 +53,9 @@ def _uses_ray() -> bool:
 
 
 def _wants_gpu(execution: Execution, plan: Plan, keys: Collection[str]) -> bool:
-    """Whether one of these jobs would use a GPU of this machine, or a GPU was asked for."""
+    """Whether one of these jobs states or would use a GPU of this machine, or a GPU was asked for."""
+    if any(resources.gpus and key in keys for key, resources in plan.resources.items()):
+        return True
     if execution.gpus == "none":
         return False
     if execution.gpus == "wait" or execution.gpus_per_job > 1:

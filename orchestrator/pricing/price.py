@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from orchestrator.pricing.reference import NOTHING, Reference, Span, load_refere
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
 from tasks.contract.job import marks
+from tasks.contract.resources import NO_RESOURCES
 
 OWN = 1.25  # error factor of the mean time of jobs that ran on this machine
 MAX_NAMED = 3  # maximum number of task names in a line
@@ -24,8 +25,8 @@ class Price:
     """Wall-clock seconds for a plan's missing jobs on this machine.
 
     `here` covers all jobs with known timings. `unknown` lists the tasks without comparable timings in this store or in
-    the reference, and `between` gives bounds on their time in seconds. If `is_guess`, these are the usual bounds of any
-    task. `ran_here` is true if all timings come from this store.
+    the reference, and `between` gives bounds on their time in seconds. Jobs that state their longest time take at most
+    that. If `is_guess`, these are the usual bounds of any task. `ran_here` is true if all timings come from this store.
     """
 
     here: Span
@@ -62,7 +63,8 @@ def price_plan(
     reference: Reference | None = None
     factor = spread = 1.0
     spans: dict[str, Span] = {}
-    unknown: dict[str, tuple[float, float] | None] = {}
+    unknown: dict[str, tuple[float, float]] = {}
+    limited: dict[str, tuple[float, float]] = {}  # the unknown tasks that state their longest time on any machine
     uses_reference = is_guess = False
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])
@@ -82,8 +84,14 @@ def price_plan(
             bounds_of_job = _bounds(plan, key, reference)
             if bounds_of_job is None:
                 is_guess = True
-                bounds_of_job = reference.usual_bounds()
-            unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), bounds_of_job)
+                bounds_of_job = reference.usual_bounds() or (0.0, math.inf)
+            group_bounds = limited if _longest(plan, key) else unknown
+            low, high = group_bounds.get(task, (0.0, 0.0))
+            resources = plan.resources.get(key, NO_RESOURCES)
+            taken = _units_taken(resources.cpus, slots)
+            if gpus and resources.gpus:
+                taken = max(taken, slots * _units_taken(resources.gpus, gpus) / gpus)
+            group_bounds[task] = (low + taken * bounds_of_job[0], high + taken * bounds_of_job[1])
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
         if speed is not None:
@@ -99,15 +107,16 @@ def price_plan(
         seconds_by_key = {key: getattr(span, name) for key, span in spans.items()}
         ends.append(_wall_clock(plan, seconds_by_key, slots, gpus))
     total = Span(*ends)
-    if key_list and (spans or not unknown):
+    names = tuple(dict.fromkeys((*unknown, *limited)))
+    if key_list and (spans or not names):
         total = total + _startup_span(mean_seconds, address, reference, factor)
     bounds = None
-    if unknown and all(unknown.values()):
-        sums = []
-        for end in (0, 1):
-            sums.append(sum(bounds_of_task[end] for bounds_of_task in unknown.values() if bounds_of_task) / slots)
-        bounds = sums[0] * factor / spread, sums[1] * factor * spread
-    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown, is_guess)
+    if names:
+        low, high = _sum(unknown.values())
+        stated_low, stated_high = _sum(limited.values())
+        if math.isfinite(high):
+            bounds = (low * factor / spread + stated_low) / slots, (high * factor * spread + stated_high) / slots
+    return Price(total, names, bounds, not uses_reference and not names, is_guess)
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
@@ -186,7 +195,27 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     return amounts_span.times(1.0, work.least, work.most)
 
 
+def _longest(plan: Plan, key: str) -> float:
+    """Return the longest time in seconds that a job states, or 0."""
+    return plan.resources.get(key, NO_RESOURCES).time
+
+
+def _units_taken(stated: int, units: int) -> float:
+    """Return how many of a machine's processors or GPUs a job takes, with those that are too few for another one."""
+    return units / max(1, units // max(1, stated))
+
+
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
+    """Bound a job's seconds by the time that it states, or else by similar jobs. Returns None if nothing is known."""
+    bounds = _bounds_of_similar(plan, key, reference)
+    longest = _longest(plan, key)
+    if longest:
+        low = 0.0 if bounds is None else min(bounds[0], longest)
+        return (low, longest)
+    return bounds
+
+
+def _bounds_of_similar(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
     """Bound a job's seconds by any training of its size or any task of its audit. Returns None if nothing is known."""
     mark = marks(plan.jobs[key].function)
     if mark.work is None:
@@ -202,10 +231,8 @@ def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] |
     return None
 
 
-def _sum(first: tuple[float, float] | None, second: tuple[float, float] | None) -> tuple[float, float] | None:
-    if first is None or second is None:
-        return None
-    return (first[0] + second[0], first[1] + second[1])
+def _sum(bounds: Collection[tuple[float, float]]) -> tuple[float, float]:
+    return sum(low for low, _ in bounds), sum(high for _, high in bounds)
 
 
 def _startup_span(
@@ -229,10 +256,13 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
     work = on_gpus = 0.0
     path: dict[str, float] = {}
     for key, duration in seconds.items():  # each key follows its dependencies
-        if gpus and marks(plan.jobs[key].function).gpus:
-            on_gpus += duration
+        resources = plan.resources.get(key, NO_RESOURCES)
+        if gpus and (resources.gpus or marks(plan.jobs[key].function).gpus):
+            on_gpus += duration * _units_taken(resources.gpus, gpus)
+            if resources.cpus:
+                work += duration * _units_taken(resources.cpus, slots)
         else:
-            work += duration
+            work += duration * _units_taken(resources.cpus, slots)
         path[key] = duration + max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
     if path:
         return max(work / slots, on_gpus / max(1, gpus), *path.values())

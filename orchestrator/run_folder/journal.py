@@ -314,6 +314,16 @@ def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, A
     return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(common_spec)
 
 
+def renew_execution(journal: Journal, cell: Cell) -> None:
+    """Record how the jobs of a reopened run are to run from now on, if this cell says so in another way than before."""
+    about = journal.about()
+    if about["config"] == plain(cell.config):
+        return
+    recorded = reopen_cell(journal).config
+    if plain(recorded, has_execution=False) == plain(cell.config, has_execution=False):
+        journal.rewrite({**about, "config": plain(cell.config), **_spec_description(cell.spec_alone)})
+
+
 def _spec_description(spec: Spec | None) -> dict[str, Any]:
     """Return the specification as stored in `run.json`: the parts that affect results."""
     if spec is None:

@@ -123,7 +123,7 @@ def _question_of(audit: str, config: Any) -> Any:
     try:
         form = canonical(config)
     except SpecError:  # data that the configuration names but no job reads have no digest
-        form = plain(config)
+        form = plain(config, has_execution=False)
     left_out = {*rules, *_fields_left_out(config)}
     return _without_seeds(_without_paths(form, left_out, ""))
 

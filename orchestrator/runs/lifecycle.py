@@ -20,7 +20,13 @@ from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fi
 from orchestrator.planning.kept_code import keep_code
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
-from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
+from orchestrator.run_folder.journal import (
+    Journal,
+    cell_description,
+    renew_execution,
+    reopen_cell,
+    sweep_description,
+)
 from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import deciding
 from orchestrator.runs.held_runs import drive_held
@@ -97,6 +103,7 @@ def start(
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(cell_description(cell) | describe_code(code_of(cell.config, part.plan)), part.plan)
         part.journal.check()  # an unreadable journal stops the run before anything is written
+        renew_execution(part.journal, cell)
         if cell.accepted:
             note_accepted(part.journal, cell, part.plan)
         record(part.journal, part.plan)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,7 +18,7 @@ from orchestrator.executors import Executor
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.plan import Plan
-from orchestrator.quantities import format_duration
+from orchestrator.quantities import format_duration, format_resources
 from orchestrator.run_folder.advances import folder_of, request_stop
 from orchestrator.run_folder.other_runs import SAMPLES, CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
@@ -34,6 +34,7 @@ from orchestrator.scheduling.waiting import (
 )
 from orchestrator.store import Store
 from tasks.contract.job import marks
+from tasks.contract.resources import NO_TIME, Resources
 from tasks.worker.compute_context import StrategyName
 
 Event = Mapping[str, Any]
@@ -130,6 +131,7 @@ class Driver:
         executor = self._executor_unless_stopped()
         if executor is None:
             return
+        check_resources(plan, plan.missing(stored_keys), executor)
         schedule = Schedule(
             plan,
             stored_keys,
@@ -357,9 +359,7 @@ class Driver:
         if self._elsewhere is None:
             return
         self._claims = self._elsewhere(schedule.plan.jobs.keys(), schedule.done)
-        deferred_keys = self._waiting.deferred_keys(
-            self._claims, lambda keys: self._limits.learned_limit(dict.fromkeys(map(schedule.group, keys), 1))
-        )
+        deferred_keys = self._waiting.deferred_keys(self._claims, lambda keys: self._longest_seconds(schedule, keys))
         schedule.defer(deferred_keys)
         stored_keys = {key for key in schedule.elsewhere if key in self.store}
         schedule.take_over_results(stored_keys)
@@ -377,7 +377,8 @@ class Driver:
         running = executor.running()
         self._report_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
-            if seconds > self._limits.minimum and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
+            least = call.resources.time or self._limits.minimum
+            if seconds > least and seconds > (limit := self._time_limit(schedule, call)):
                 executor.end(call, f"it was ended after {format_duration(limit)}, its time limit")
         if running:
             self._waiting.reset("elsewhere")
@@ -394,12 +395,26 @@ class Driver:
             self._reported_running = (jobs, now)
             self.observe([{"event": "running", "count": jobs}])
 
+    def _time_limit(self, schedule: Schedule, call: Call) -> float:
+        """Return a call's time limit in seconds: the one that its jobs state, or else that of their groups."""
+        if call.resources.time:
+            return call.resources.time * len(call.items)
+        return self._limits.limit(_jobs(schedule, call))
+
     def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:
-        """Return a call's time limit in seconds if no job of its group has ended yet. Otherwise, return None."""
-        jobs = _jobs(schedule, call)
-        if self._limits.learned_limit(jobs) is None:
-            return self._limits.limit(jobs)
+        """Return a call's time limit in seconds if none is stated and no job of its group has ended yet.
+
+        Otherwise, return None.
+        """
+        if not call.resources.time and self._limits.learned_limit(_jobs(schedule, call)) is None:
+            return self._time_limit(schedule, call)
         return None
+
+    def _longest_seconds(self, schedule: Schedule, keys: Set[str]) -> float | None:
+        """Return the time limit in seconds of a call with one of these keys per group. None if it is unknown."""
+        stated = [resources.time for key, resources in schedule.plan.resources.items() if key in keys]
+        learned = self._limits.learned_limit(dict.fromkeys(map(schedule.group, keys), 1))
+        return max([*stated, learned or 0.0]) or None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Stop sending calls, give running calls a moment to end, then cancel them.
@@ -419,6 +434,21 @@ class Driver:
             self._settle(schedule, finished_calls)
         if executor.pending:
             executor.cancel()
+
+
+def check_resources(plan: Plan, keys: Iterable[str], executor: Executor) -> None:
+    """Raise ClusterError if one of these jobs can never begin, because no machine has the resources that it needs."""
+    needed: dict[Resources, str] = {}
+    for key in keys:
+        if key in plan.resources:
+            needed.setdefault(replace(plan.resources[key], time=NO_TIME), plan.task(key))
+    for resources, task in needed.items():
+        reason = executor.obstacle(resources)
+        if reason is not None:
+            needed_resources = format_resources(resources)
+            raise ClusterError(
+                f"{task} needs {needed_resources} in one machine, but {reason}; reduce them or use another --address"
+            )
 
 
 def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:

@@ -15,6 +15,7 @@ from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPackin
 from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
+from tasks.contract.resources import NO_RESOURCES
 
 TOGETHER_SECONDS = 0.5  # seconds of work per call, which keeps the overhead of sending it small
 MAX_JOBS_PER_CALL = 64
@@ -32,6 +33,8 @@ class Schedule:
     measurements. If the cluster is `growing`, an autoscaler may add more. `seconds` has the expected seconds per job by
     group, if known. `together` fixes the number of jobs per call. None derives it from measured seconds and, on GPUs,
     from measured memory and load.
+
+    A job that states its GPUs is sent like a job without a GPU. The executor begins it once all its resources are free.
     """
 
     def __init__(
@@ -164,8 +167,8 @@ class Schedule:
 
     def misplaced(self, call: Call) -> bool:
         """Whether a call's need for a GPU has changed since it was sent, or its GPU type no longer exists."""
-        is_type_gone = call.gpus > 0 and call.gpu_type not in self._types()
-        return is_type_gone or bool(call.gpus) != bool(self.gpus and self._needs_gpu(call.items[0].key))
+        is_type_gone = call.shares_gpu and call.gpu_type not in self._types()
+        return is_type_gone or call.shares_gpu != bool(self.gpus and self._shares_gpu(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
         """Requeue the jobs of calls that were sent but have not begun."""
@@ -234,12 +237,13 @@ class Schedule:
         task = self.plan.task(keys[0])
         items = tuple(map(self._item, keys))
         group = self.group(keys[0])
-        if self._starved.isdisjoint(keys):
-            memory = self._memory.get(group, 0.0)
-        else:
+        resources = self.plan.resources.get(keys[0], NO_RESOURCES)
+        memory = float(resources.memory) or self._memory.get(group, 0.0)
+        if not self._starved.isdisjoint(keys):
             memory = math.inf
-        if not (self.gpus and self._needs_gpu(keys[0])):
-            return Call(self._number, task, items, 0.0, delay, memory=memory, group=group)
+        if not (self.gpus and self._shares_gpu(keys[0])):
+            gpus = float(resources.gpus)
+            return Call(self._number, task, items, gpus, delay, memory=memory, group=group, resources=resources)
         gpu_type = self._type(group)
         self.on_gpus += 1
         self._on_type[gpu_type] += 1
@@ -247,7 +251,18 @@ class Schedule:
         self._sent[group] += 1
         sharers = self._packings.packing(group, gpu_type).sharers
         part = gpu_fraction(sharers) * self.gpus_per_job
-        return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory, group=group)
+        return Call(
+            self._number,
+            task,
+            items,
+            part,
+            delay,
+            sharers,
+            gpu_type=gpu_type,
+            memory=memory,
+            group=group,
+            resources=resources,
+        )
 
     def _types(self) -> Mapping[str, int]:
         """Return how many jobs the GPUs of each distinguished type can take. The empty string stands for any type."""
@@ -290,14 +305,16 @@ class Schedule:
 
     def _leave_gpu(self, call: Call) -> None:
         """Update the counts for a call that has returned or was taken back."""
-        if call.gpus:
+        if call.shares_gpu:
             self.on_gpus -= 1
             self._on_type[call.gpu_type] -= 1
             self._jobs_on_gpus -= len(call.items)
             self._sent[self.group(call.items[0].key)] -= 1
 
-    def _needs_gpu(self, key: str) -> bool:
-        return marks(self.plan.jobs[key].function).gpus > 0
+    def _shares_gpu(self, key: str) -> bool:
+        """Whether a job may share a GPU with others. A job that states its GPUs has them alone."""
+        uses_gpu = marks(self.plan.jobs[key].function).gpus > 0
+        return uses_gpu and not self.plan.resources.get(key, NO_RESOURCES).gpus
 
     def _item(self, key: str) -> Item:
         job = self.plan.jobs[key]
@@ -312,7 +329,8 @@ class Schedule:
         ready = len(keys)
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
-        if self.gpus and self._needs_gpu(next(iter(keys))):
+        key = next(iter(keys))
+        if self.gpus and self._shares_gpu(key):
             packing = self._packings.packing(group, self._type(group))
             if self.growing and packing.stack is None:
                 return min(ready, FIRST_GROWING)
@@ -322,7 +340,15 @@ class Schedule:
             return 1
         fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
         # Two calls per slot remain at the end, so that no slot waits for a large last call.
-        return max(1, min(fitting, MAX_JOBS_PER_CALL, ready // (2 * self.slots)))
+        return max(1, min(fitting, MAX_JOBS_PER_CALL, ready // (2 * self._concurrent_calls(key))))
+
+    def _concurrent_calls(self, key: str) -> int:
+        """Return how many calls of jobs like this one can run at once on the processors and GPUs."""
+        resources = self.plan.resources.get(key, NO_RESOURCES)
+        calls = self.slots // max(1, resources.cpus)
+        if resources.gpus:
+            calls = min(calls, self.gpus // resources.gpus)
+        return max(1, calls)
 
     def _learn(self, outcome: Done) -> None:
         self._losses.clear()
@@ -337,7 +363,7 @@ class Schedule:
     def _learn_packing(self, finished: Finished) -> None:
         """Update the number of calls per GPU and of jobs per call from a call's measurements."""
         call = finished.call
-        if call.gpus:
+        if call.shares_gpu:
             self._leave_gpu(call)
             measurements = []
             for outcome in finished.outcomes:
@@ -363,7 +389,7 @@ class Schedule:
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1
-            if self._needs_gpu(key):
+            if self._shares_gpu(key):
                 queue = self._queue_for_gpus
             else:
                 queue = self._queue

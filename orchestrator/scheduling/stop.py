@@ -126,9 +126,10 @@ HOUR = 3600.0  # seconds
 
 
 class Budget:
-    """Counts the GPU hours of calls, or the processor hours of calls without a GPU, whatever their outcome.
+    """Counts the GPU hours and processor hours of calls, whatever their outcome.
 
-    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour. `spent` returns the reason to stop.
+    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour, and no processor hours if its jobs
+    state no processors. `spent` returns the reason to stop.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -141,10 +142,8 @@ class Budget:
     def charge(self, calls: Iterable[Call], seconds: float) -> None:
         """Charge concurrent calls that have run for this many seconds."""
         for call in calls:
-            if call.gpus:
-                self.gpu_hours += call.gpus * seconds / HOUR
-            else:
-                self.cpu_hours += seconds / HOUR
+            self.gpu_hours += call.gpus * seconds / HOUR
+            self.cpu_hours += call.cpus * seconds / HOUR
 
     @property
     def cost(self) -> float:

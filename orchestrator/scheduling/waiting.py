@@ -159,7 +159,11 @@ class Waiting:
         )
 
     def report_machine(self, now: float, lacking: str) -> None:
-        """Report that calls are waiting for a machine with the `lacking` resource, a GPU or processor."""
+        """Report that calls are waiting for what is `lacking`: a GPU, a processor or a machine with several of them."""
+        if lacking.startswith("machine"):
+            machine = "one"
+        else:
+            machine = f"a machine with a {lacking}"
         hint = ""
         if lacking == "GPU":
             hint = "; with `--gpus none` they run on processors"
@@ -169,7 +173,7 @@ class Waiting:
             OTHERS_SECONDS,
             lambda time: (
                 f"calls have been waiting for {time} for a {lacking}, which the cluster does not have; they begin "
-                f"when a machine with a {lacking} joins{hint}"
+                f"when {machine} joins{hint}"
             ),
         )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.spec.fields import field_types
 from tasks.contract.alternatives import TYPE, tag_of
+from tasks.contract.quantities import QUANTITIES
+from tasks.contract.resources import EXECUTION_ONLY
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
@@ -53,19 +56,32 @@ def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
     return value
 
 
-def plain(value: Any) -> Any:
-    """Convert a value to numbers, text, lists and dicts. `coerce` converts them back to an equal value."""
-    if hasattr(value, "identity"):
+@functools.cache
+def execution_only(kind: Any) -> frozenset[str]:
+    """Return the fields of a configuration class that say only how jobs run. No result depends on them."""
+    return frozenset(field.name for field in dataclasses.fields(kind) if field.metadata.get(EXECUTION_ONLY))
+
+
+def plain(value: Any, *, has_execution: bool = True) -> Any:
+    """Convert a value to numbers, text, lists and dicts. `coerce` converts them back to an equal value.
+
+    Without `has_execution`, fields that say only how jobs run are left out. Configurations that are then equal have the
+    same results.
+    """
+    if hasattr(value, "identity") or isinstance(value, QUANTITIES):
         return str(value)
     if isinstance(value, tuple | list):
-        return [plain(part) for part in value]
+        return [plain(part, has_execution=has_execution) for part in value]
     fields = parts(value)
     if fields is None:
         return value
-    tag = {}
-    if tag_of(type(value)):
-        tag = {TYPE: tag_of(type(value))}
-    return tag | {name: plain(part) for name, part in fields.items()}
+    kind: Any = type(value)
+    forms = {TYPE: tag_of(kind)} if tag_of(kind) else {}
+    left_out = frozenset() if has_execution else execution_only(kind)
+    for name, part in fields.items():
+        if name not in left_out:
+            forms[name] = plain(part, has_execution=has_execution)
+    return forms
 
 
 def flatten(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:

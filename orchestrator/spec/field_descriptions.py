@@ -23,12 +23,20 @@ from orchestrator.spec.fields import alternatives, field_types, most_similar, re
 from orchestrator.spec.short_names import find_paths
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
+from tasks.contract.quantities import ByteCount, Duration
 from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import DESCRIPTIONS
 
 OURS = "Ours: "  # starts the meaning of a setting that does not come from the paper
-WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+WORDS: Mapping[Any, str] = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    ByteCount: ByteCount.words,
+    Duration: Duration.words,
+}
 LONG = 70  # maximum characters of a value
 SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
 

@@ -25,6 +25,7 @@ from typing import Any, Literal, Union
 from orchestrator.errors import SpecError
 from orchestrator.spec.yaml_text import YamlError, parse_yaml
 from tasks.contract.alternatives import TYPE, from_text, tag_of, tagged_members, text_forms
+from tasks.contract.quantities import QUANTITIES, ByteCount, Duration
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> value of the declared type
 NONE = "none"  # tag of the alternative that null also selects
@@ -91,6 +92,8 @@ def reader(declared_type: Any) -> Reader:
     """
     if declared_type in _SCALARS:
         return _SCALARS[declared_type]
+    if declared_type in QUANTITIES:
+        return lambda value, field_path: _quantity(value, declared_type, field_path)
     origin = typing.get_origin(declared_type)
     members = typing.get_args(declared_type)
     if origin is Literal:
@@ -499,6 +502,13 @@ def _float(value: Any, field_path: str) -> float:
     if not math.isfinite(number):
         raise problem
     return number + 0.0  # -0.0 becomes 0.0, so that both have the same key
+
+
+def _quantity(value: Any, declared_type: type[ByteCount] | type[Duration], field_path: str) -> ByteCount | Duration:
+    try:
+        return declared_type.parse(value)
+    except (ValueError, TypeError):
+        raise SpecError(f"{field_path} is {value!r}; it must be a {declared_type.words}") from None
 
 
 def _str(value: Any, field_path: str) -> str:

@@ -20,6 +20,7 @@ from orchestrator.spec.resolve import SCALE, SCALES
 from orchestrator.spec.spec_file import EXECUTION_KEYS, SEARCH_KEYS
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
+from tasks.contract.quantities import QUANTITIES
 from tasks.contract.ranges import (
     AtLeast,
     AtMost,
@@ -130,6 +131,8 @@ def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
         return _plain_schema(arguments[0], definitions)
     if declared_type in SCALARS:
         return {"type": SCALARS[declared_type]}
+    if declared_type in QUANTITIES:
+        return {"type": ["number", "string"]}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:

@@ -8,13 +8,13 @@ the command-line options (`cli/options.py`), the keyword arguments of `engram.ru
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from orchestrator.errors import SpecError
+from tasks.contract.quantities import Duration
 
 if TYPE_CHECKING:
     import os
@@ -45,11 +45,10 @@ def _parse_together(value: int | Literal["auto"]) -> int | None:
 
 def parse_duration(value: str | float) -> float:
     """Return the number of seconds in `3h50m`, `90s`, `1d` or a plain number."""
-    text = str(value).strip()
-    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
-    if not text or not parts:
-        raise SpecError(f"{value!r} is not a duration; write it like 3h50m, 90s or 1d")
-    seconds = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1), strict=True))
+    try:
+        seconds = float(Duration.parse(value))
+    except ValueError as error:
+        raise SpecError(str(error)) from None
     if seconds <= 0:
         raise SpecError(f"a duration of {value!r} is zero; write it like 3h50m, 90s or 1d")
     return seconds

@@ -152,9 +152,12 @@ def _config(about: Mapping[str, Any]) -> Any:
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the configuration flattened to dotted names, preceded by the audit and the preset."""
+    """Return the configuration flattened to dotted names, preceded by the audit and the preset.
+
+    Fields that say only how jobs run are omitted, because MLflow does not let params change.
+    """
     fields = {"audit": about["audit"], "preset": about.get("preset")}
-    fields |= dict(flatten(_config(about)))
+    fields |= dict(flatten(plain(_config(about), has_execution=False)))
     texts = {}
     for name, value in fields.items():
         if value is not None:

@@ -7,17 +7,19 @@ module is independent of execution.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tasks.contract.quantities import ByteCount
 from tasks.contract.resources import NO_RESOURCES, Resources
 
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
 Amounts = Mapping[str, float]  # unit -> amount
+Number = int | Callable[[Any], int]  # or the function that returns it for a config
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
 # Metadata key of fields that hold a class number. `engram run --dry-run` prints the name of the class instead.
@@ -66,7 +68,10 @@ def format_shape(shape: tuple[int, ...]) -> str:
 class Task:
     """The properties of a task, set by its decorator.
 
-    gpus: If above 0, the task uses a GPU when one is available. The number of tasks that share a GPU is measured.
+    gpus: If above 0, the task uses a GPU when one is available. The number of tasks that share a GPU is measured. If 2
+        or more, the task needs that number of GPUs in one machine, and shares them with no other job.
+    cpus, memory: The processors and the bytes of host memory that a job needs, or functions `(config)` that return
+        them. If 0, a job counts as one processor, and its memory is measured.
     many(configs, inputs): Computes several jobs with equal `batch_key(config)` in one call, and yields (index, table or
         exception) as each job ends.
     gathers: The inputs are an unordered collection, and fewer inputs than planned are accepted.
@@ -83,6 +88,8 @@ class Task:
     gathers: bool = False
     trains: int = 0
     work: Callable[[Any], Work] | None = None
+    cpus: Number = 0
+    memory: Number = 0
 
 
 def task(
@@ -90,6 +97,8 @@ def task(
     version: int,
     name: str | None = None,
     gpus: float = 0.0,
+    cpus: Number = 0,
+    memory: Number | str = 0,
     many: Many | None = None,
     batch_key: Callable[[Any], object] | None = None,
     gathers: bool = False,
@@ -99,12 +108,16 @@ def task(
     """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task. The function is returned unchanged.
 
     The name defaults to `module.function` without the packages. Raise `version` in the commit that changes the results
-    of the function, so that results of earlier versions are not reused.
+    of the function, so that results of earlier versions are not reused. `memory` may also be text, such as `8GB`.
     """
+    if gpus > 1 and gpus != int(gpus):
+        raise ValueError(f"gpus is {gpus}; above 1, it must be a whole number")
+    needed_memory: Number = memory if callable(memory) else ByteCount.parse(memory)
 
     def mark(function: F) -> F:
         known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        function.__task__ = Task(known_as, version, gpus, many, batch_key, gathers, trains, work)  # type: ignore[attr-defined]
+        properties = Task(known_as, version, gpus, many, batch_key, gathers, trains, work, cpus, needed_memory)
+        function.__task__ = properties  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -132,7 +145,7 @@ class Job:
 
     `after` is a job that reaches an earlier epoch of the same training run. This job may continue from the stored state
     of `after`, with the same result. If `waits` is set, `after` is computed first even if no other job reads its table.
-    `resources` are those that this job states itself, for example because its user did.
+    `resources` are those that this job states itself, for example because its user did. They override its task's.
     """
 
     function: Function
@@ -141,6 +154,25 @@ class Job:
     after: Job | None = None
     waits: bool = False
     resources: Resources = NO_RESOURCES
+
+
+def resources_of(job: Job) -> Resources:
+    """Return the resources that a job needs: those that it states, and otherwise those of its task."""
+    mark = marks(job.function)
+    gpus = int(mark.gpus) if mark.gpus > 1 else 0
+    if not (gpus or mark.cpus or mark.memory):
+        return job.resources
+    stated = job.resources
+    return replace(
+        stated,
+        gpus=stated.gpus or gpus,
+        cpus=stated.cpus or _number(mark.cpus, job.config),
+        memory=stated.memory or ByteCount(_number(mark.memory, job.config)),
+    )
+
+
+def _number(amount: Number, config: Any) -> int:
+    return amount(config) if callable(amount) else amount
 
 
 @dataclass(frozen=True)

@@ -405,7 +405,7 @@ def test_command_with_tolerated_failures_states_the_number(store: Store) -> None
 def test_unfinished_run_has_a_notice(store: Store) -> None:
     cell = Cell("toys", toys.Config(), "few")
     journal = Journal(store.folder("runs") / "toys-1")
-    about = {"audit": "toys", "preset": "few", "setting": {}, "config": vars(cell.config)}
+    about = {"audit": "toys", "preset": "few", "setting": {}, "config": plain(cell.config)}
     journal.create(about, plan_of(cell))
     page_text = pages.words(pages.draw(open_run(store, journal.run)))
     assert "7 of 7 jobs are not computed yet" in page_text

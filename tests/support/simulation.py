@@ -39,6 +39,7 @@ from orchestrator.spec.specification import Execution
 from orchestrator.store import WriteEffect, lease
 from orchestrator.store.local import LocalStore
 from tasks.contract.job import Function, Inputs, Job, task
+from tasks.contract.resources import Resources
 from tests.support.seeds import try_seeds
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
@@ -481,6 +482,9 @@ class Workers:
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
         return ()
+
+    def obstacle(self, resources: Resources) -> None:
+        return None
 
     def lacks(self) -> None:
         return None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tasks.contract import schemas
 from tasks.contract.audit import Audit, Handout, Stopping
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.resources import EXECUTION_ONLY, NO_RESOURCES, Resources
 from tasks.datasets.dataset import Dataset
 from tasks.numerics import betting
 from tasks.worker import compute_context
@@ -37,7 +39,7 @@ class Part:
     takes `seconds` and writes a line to `chosen.log`. With `choose, die`, its process dies after that. With `wait`,
     each part from number `at` writes a line to `began.log` when it begins, then waits for the file `go`: a test then
     knows which parts are in progress, even on a busy machine. With `speak`, a part prints a line and warns before it
-    raises.
+    raises. With `process`, a part starts a process.
     """
 
     number: int = 0
@@ -52,7 +54,8 @@ class Config:
     """The number of parts and their behaviour. With the trouble `nothing`, there is no row to sum up.
 
     `data` are the probes for a model. With `share`, every part reads one additional shared part. With a `level`, the
-    numbers are ranks among 201 (0 counts as 1), and the run ends once bets on them reject at the level.
+    numbers are ranks among 201 (0 counts as 1), and the run ends once bets on them reject at the level. `resources` are
+    those of each part.
     """
 
     parts: int = 6
@@ -65,6 +68,7 @@ class Config:
     data: Dataset | None = None
     share: bool = False
     level: float = 0.0
+    resources: Resources = field(default=NO_RESOURCES, metadata={EXECUTION_ONLY: True})
 
     def __post_init__(self) -> None:
         if self.parts < 1:
@@ -80,6 +84,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
+    if config.trouble == "process":
+        subprocess.run(["true"], check=True)
     if config.trouble == "wait" and config.number >= config.at:
         await_go(config)
     if config.trouble.startswith("choose"):
@@ -190,7 +196,12 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     else:
         shared = ()
     parts = tuple(
-        Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder), shared)
+        Job(
+            part,
+            Part(config.first + i, config.seconds, config.trouble, config.at, config.folder),
+            shared,
+            resources=config.resources,
+        )
         for i in range(config.parts)
     )
     bets = {"evidence": Job(evidence, Level(config.level), parts)} if config.level else {}

@@ -23,10 +23,13 @@ from orchestrator.executors.cluster import (
     gpu_selector,
     gpu_types,
     memory_to_ask,
+    obstacle,
     reason,
 )
 from orchestrator.executors.connection import PREFACE, probe, reachable
 from orchestrator.spec.specification import host_and_port
+from tasks.contract.quantities import ByteCount
+from tasks.contract.resources import Resources
 from tests.orchestrator.executors.jobs import call
 from tests.support.ports import free_port
 
@@ -163,6 +166,24 @@ def test_gpu_calls_use_gpu_shares_and_no_processor() -> None:
     assert [sent_call.number for sent_call, _ in calls_with_slots(sent_calls, 2, 0, now=0.0)] == [5, 6]
 
 
+def test_stated_resources_limit_concurrent_calls() -> None:
+    sent_calls = []
+    for number, resources in enumerate(
+        (Resources(2, 4), Resources(cpus=5), Resources(1), Resources(cpus=3), Resources())
+    ):
+        stated = replace(call("double", 1.0, first=number), gpus=float(resources.gpus), resources=resources)
+        sent_calls.append(SentCall(stated, memory=GB))
+    for slots, gpus, memory, expected in (
+        (8, 2, math.inf, [0, 3, 4]),
+        (8, 3, math.inf, [0, 2, 3, 4]),
+        (9, 3, math.inf, [0, 1, 2]),
+        (64, 8, 2 * GB, [0, 1]),
+        (5, 1, math.inf, [1, 2]),
+    ):
+        calls = calls_with_slots(sent_calls, slots, gpus, 0.0, memory)
+        assert [sent_call.number for sent_call, _ in calls] == expected
+
+
 def machine(**resources: float) -> Machine:
     labels = {GPU_LABEL: "T4"} if resources.pop("t4", 0) else {}
     return Machine(resources, labels, "id", "name")
@@ -205,3 +226,34 @@ def test_lack_of_memory_differs_from_a_crash() -> None:
     cause = "the host's memory ran out, so Ray ended its worker process"
     assert reason(exceptions.OutOfMemoryError("Task was killed, the node was running low")) == (cause, True, "host")
     assert reason(exceptions.WorkerCrashedError()) == ("its worker process died", True, None)
+
+
+def test_stated_memory_is_requested_exactly() -> None:
+    stated = Resources(memory=ByteCount(10**9))
+    for memory, expected in ((10**9, 10**9), (math.inf, 100 * GB)):
+        assert memory_to_ask(replace(call("double", 1.0), memory=memory, resources=stated), (SMALL, LARGE)) == expected
+    larger = Resources(memory=ByteCount(200 * GB))
+    assert memory_to_ask(replace(call("double", 1.0), memory=200.0 * GB, resources=larger), (LARGE,)) == 200 * GB
+
+
+@pytest.mark.parametrize(
+    ("resources", "machines", "has_gpus", "reason"),
+    [
+        (Resources(gpus=1, cpus=2), (LARGE, SMALL), True, None),
+        (Resources(cpus=64, memory=ByteCount(100 * GB)), (SMALL, LARGE), True, None),
+        (Resources(gpus=2), (LARGE, SMALL, OLD), True, None),  # its machine has no processor
+        (Resources(gpus=2, cpus=1), (LARGE, OLD), True, "2 GPUs, 8GiB of memory"),
+        (Resources(gpus=1, cpus=3), (LARGE, SMALL), True, "1 GPU, 2 processors, 1GiB of memory"),
+        (Resources(cpus=65), (LARGE,), True, "64 processors, 100GiB of memory"),
+        (Resources(gpus=1, memory=ByteCount(10 * GB)), (OLD, SMALL), True, "2 GPUs, 8GiB of memory"),
+        (Resources(memory=ByteCount(GB)), (OLD,), True, "2 GPUs, 8GiB of memory"),
+        (Resources(gpus=1), (SMALL,), False, "the run uses no GPU (--gpus none)"),
+        (Resources(cpus=1), (), True, "the cluster has no machine"),
+    ],
+)
+def test_resources_beyond_every_machine_are_refused(
+    resources: Resources, machines: tuple[Machine, ...], has_gpus: bool, reason: str | None
+) -> None:
+    found = obstacle(resources, machines, has_gpus)
+    assert (found is None) == (reason is None)
+    assert (reason or "") in (found or "")

@@ -23,6 +23,8 @@ from orchestrator.executors.gpu_packing import gpu_fraction
 from orchestrator.executors.ray import RayExecutor
 from orchestrator.store import Store
 from tasks.contract.job import Job
+from tasks.contract.quantities import ByteCount
+from tasks.contract.resources import Resources
 from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
@@ -167,6 +169,31 @@ def test_job_sees_all_its_gpus_within_limit(join: Join, open_executor: Callable[
         match=r"gpus_per_job is 3; it must be at most 2, the largest number of GPUs of a machine of the cluster",
     ):
         executor.submit(replace(call("visible_gpus", 2), gpus=3.0))
+
+
+def test_calls_get_the_resources_that_they_state(
+    join: Join, open_executor: Callable[[], RayExecutor], store: Store
+) -> None:
+    join(num_gpus=4, memory=GB)
+    executor = open_executor()
+    on_gpus = Resources(gpus=2, memory=ByteCount(GB // 2))
+    for number in (1, 2):
+        executor.submit(replace(call("visible_gpus", number, first=number), gpus=2.0, resources=on_gpus))
+    on_cpus = Resources(cpus=2)
+    for number in (3, 4):
+        executor.submit(replace(call("on_cpu", 0.1, first=number), resources=on_cpus))
+    assert [Done] * 4 == [type(outcome) for outcome in outcomes(drain(executor, 4))]
+    gpu_rows = [store.read(key_of(number)).to_pylist()[0] for number in (1, 2)]
+    assert {row["told"] for row in gpu_rows} == {2}
+    assert {len(set(row["seen"].split(","))) for row in gpu_rows} == {2}
+    cpu_rows = [store.read(key_of(number)).to_pylist()[0] for number in (3, 4)]
+    assert {row["gpu"] for row in cpu_rows} == {""}
+    assert most_at_once(cpu_rows) == 1
+    for resources in (Resources(gpus=5), Resources(gpus=4, memory=ByteCount(2 * GB)), Resources(cpus=3)):
+        assert (executor.obstacle(resources) or "").startswith("the best match in the cluster has ")
+    assert executor.obstacle(on_gpus) is None
+    executor.submit(replace(call("visible_gpus", 5, first=5), gpus=5.0, resources=Resources(gpus=5, cpus=1)))
+    assert executor.lacks() == "machine with 5 GPUs, 1 processor"
 
 
 def test_larger_gpu_is_shared_by_more_calls(

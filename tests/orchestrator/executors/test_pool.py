@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from orchestrator.executors import forked_workers, pool
 from orchestrator.executors.calls import Done, Lost
 from orchestrator.executors.pool import PoolExecutor
 from orchestrator.store import Store
+from tasks.contract.resources import Resources
 from tasks.worker.process_guard import state
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import ROOT, drain, outcomes
@@ -65,9 +67,12 @@ def test_worker_ended_without_memory_names_the_cause(executor: PoolExecutor, mon
     assert outcome.cause == "the host's memory ran out, so the system ended its worker process"
 
 
-def test_calls_that_need_all_memory_run_alone(executor: PoolExecutor, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("memory", "cpus"), [(math.inf, 0), (0.0, 2), (0.0, 64)])
+def test_calls_that_need_the_whole_machine_run_alone(
+    executor: PoolExecutor, tmp_path: Path, memory: float, cpus: int
+) -> None:
     executor.submit(call("until", 1.0, first=1))
-    executor.submit(replace(call("until", 2.0, first=2), memory=float("inf")))
+    executor.submit(replace(call("until", 2.0, first=2), memory=memory, resources=Resources(cpus=cpus)))
     wait_until(lambda: list(executor.wait(0.05)) == [] and (tmp_path / "began-1").exists())
     assert [running.number for running, _ in executor.running()] == [1]
     (tmp_path / "go").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,21 @@ import toys
 
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing import reference as reference_timings
-from orchestrator.pricing.price import Price, describe_price, price_plan, prices_by_group
+from orchestrator.pricing.price import (
+    Price,
+    describe_price,
+    highest_price,
+    predict_seconds,
+    price_plan,
+    prices_by_group,
+)
 from orchestrator.pricing.reference import Reference, Span, Speed, load_reference
 from orchestrator.run_folder import other_runs
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.job import Job
+from tasks.contract.quantities import Duration
+from tasks.contract.resources import Resources
 from tests.orchestrator.scheduling.test_schedule import Number, score, train
 
 HERE = Speed(2e-3, 4e-3)
@@ -197,3 +207,21 @@ def test_disagreeing_measurements_report_their_ratio() -> None:
 def test_every_group_of_first_run_has_a_price() -> None:
     plan = plan_preset("deja_vu", "quickstart")
     assert set(prices_by_group(plan, plan.jobs)) == set(plan.groups.values())
+
+
+def test_stated_resources_count_towards_the_price() -> None:
+    plan = Plan.from_roots(toys.plan(toys.Config(parts=6, resources=Resources(gpus=2, cpus=3))))
+    seconds = {plan.groups[key]: 0.0 if plan.task(key) == "toys.total" else 10.0 for key in plan.jobs}
+    expected_seconds = {(4, 0): 60.0, (6, 0): 30.0, (32, 4): 30.0, (64, 1): 60.0}
+    for (slots, gpus), expected in expected_seconds.items():
+        assert price_plan(plan, plan.jobs, seconds, slots, "none", gpus).here.expected == expected
+
+
+@pytest.mark.parametrize(("resources", "high"), [(Resources(), 2 * 6), (Resources(cpus=2), 4 * 6)])
+def test_stated_time_is_the_upper_bound(resources: Resources, high: float) -> None:
+    resources = replace(resources, time=Duration(12.0))
+    plan = Plan.from_roots({"parts": toys.plan(toys.Config(parts=2, resources=resources))["parts"]})
+    price = price_plan(plan, plan.jobs, {}, 2, "none")
+    assert price.between == (price.between and price.between[0], high)
+    assert predict_seconds(plan, plan.jobs, {}, 2) == high
+    assert highest_price(plan, next(iter(plan.groups.values()))) == 12.0

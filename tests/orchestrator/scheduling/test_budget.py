@@ -11,11 +11,12 @@ from orchestrator.executors.calls import Call, Item
 from orchestrator.scheduling.stop import Budget
 from orchestrator.spec.specification import Execution
 from orchestrator.spec.yaml_file import Prices, read_prices
+from tasks.contract.resources import Resources
 from tests.support.shell import Here
 
 
-def call(gpus: float) -> Call:
-    return Call(1, "train", (Item("aa", "module:name", None),), gpus)
+def call(gpus: float, cpus: int = 0) -> Call:
+    return Call(1, "train", (Item("aa", "module:name", None),), gpus, resources=Resources(cpus=cpus))
 
 
 def test_gpu_calls_charge_their_share() -> None:
@@ -27,6 +28,12 @@ def test_gpu_calls_charge_their_share() -> None:
     assert budget.spent is None
     budget.charge([call(1.0)], 1800.0)
     assert budget.spent == "used 1 GPU hours, limit 1 (--max-gpu-hours)"
+
+
+def test_stated_processors_are_charged() -> None:
+    budget = Budget(Execution(max_gpu_hours=10.0))
+    budget.charge([call(4.0, cpus=16), call(0.0, cpus=8)], 1800.0)
+    assert (budget.gpu_hours, budget.cpu_hours) == (2.0, 12.0)
 
 
 def test_cost_limit_ends_the_run() -> None:

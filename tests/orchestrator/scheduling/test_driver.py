@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store
 from orchestrator.store.lease import acquire
+from tasks.contract.quantities import Duration
+from tasks.contract.resources import Resources
+from tests.support.golden import Golden
 
 HERE = Execution(address="none", mlflow="off", report=False)
 
@@ -99,16 +103,22 @@ class Busy(LocalExecutor):
 
 
 @pytest.mark.parametrize(
-    ("timeout", "price", "limits"),
+    ("stated", "timeout", "price", "limits"),
     [
-        (None, None, ["24 h", "10 min"]),
-        (None, 1.0, ["1 h", "10 min"]),
-        (None, 360.0, ["2 h", "10 min"]),
-        (90.0, 360.0, ["1 min 30 s"]),
+        (0.0, None, None, ["24 h", "10 min"]),
+        (0.0, None, 1.0, ["1 h", "10 min"]),
+        (0.0, None, 360.0, ["2 h", "10 min"]),
+        (0.0, 90.0, 360.0, ["1 min 30 s"]),
+        (5.0, 90.0, 360.0, ["5 s"]),
     ],
 )
-def test_call_ends_after_given_learned_or_priced_time(
-    store: Store, monkeypatch: pytest.MonkeyPatch, timeout: float | None, price: float | None, limits: list[str]
+def test_call_ends_after_stated_given_learned_or_priced_time(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    stated: float,
+    timeout: float | None,
+    price: float | None,
+    limits: list[str],
 ) -> None:
     monkeypatch.setattr(driver_module, "POLL", 0.0)
     executor = Busy(store.location)
@@ -116,10 +126,20 @@ def test_call_ends_after_given_learned_or_priced_time(
     driver = Driver(
         store, lambda: executor, events.extend, Stop(), together=1, timeout=timeout, price=lambda group: price
     )
-    driver.drive(Plan.from_roots(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
+    config = toys.Config(parts=3, seconds=0.001, resources=Resources(time=Duration(stated)))
+    driver.drive(Plan.from_roots(toys.plan(config)), set())
     assert set(driver.progress.computed) == store.keys()
     reasons = dict.fromkeys(why for task, why, _ in executor.asked if task == "toys.part")
     assert list(reasons) == [f"it was ended after {limit}, its time limit" for limit in limits]
+
+
+@pytest.mark.parametrize("address", ["none", "pool"])
+def test_job_that_can_never_begin_stops_the_run(store: Store, tmp_path: Path, golden: Golden, address: str) -> None:
+    config = toys.Config(folder=str(tmp_path), resources=Resources(gpus=64, cpus=64, time=Duration(60)))
+    with pytest.raises(ClusterError) as refused:
+        start([Cell("toys", config)], store, replace(HERE, address=address, gpus="none"))
+    golden(str(refused.value))
+    assert not (tmp_path / "computed.log").exists()
 
 
 def test_interrupt_waits_no_longer_than_grace(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

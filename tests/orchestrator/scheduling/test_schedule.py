@@ -15,6 +15,8 @@ from orchestrator.executors.gpu_packing import FIRST_GROWING, GpuMeasurement, gp
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.schedule import MAX_DEATHS, MAX_LOSSES, MAX_REOPENED, Schedule
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.quantities import ByteCount
+from tasks.contract.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -764,3 +766,35 @@ def test_growing_cluster_requests_gpus_by_remaining_work() -> None:
         answer(schedule, first, measured)
         assert gpus == len(send_all(schedule))
         assert gpus == schedule.on_gpus  # and no call waits behind these
+
+
+def stated_trainings(count: int, resources: Resources, shared: int = 0) -> Plan:
+    """Trainings that state their resources, and others that share GPUs."""
+    jobs = [Job(train, Number(i), resources=resources) for i in range(count)]
+    return Plan.from_roots({"all": (*jobs, *(Job(train, Number(count + i)) for i in range(shared)))})
+
+
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_stated_resources_are_sent_with_each_call(gpus: int) -> None:
+    resources = Resources(gpus=4, cpus=16, memory=ByteCount(2**36))
+    calls = send_all(Schedule(stated_trainings(3, resources), set(), slots=64, gpus=gpus, gpus_per_job=2))
+    assert sizes(calls) == [1, 1, 1]
+    assert {(call.gpus, call.cpus, call.memory, call.resources) for call in calls} == {(4.0, 16, 2**36, resources)}
+    assert not any(call.shares_gpu for call in calls)
+
+
+def test_stated_gpus_leave_shared_ones_to_other_calls() -> None:
+    schedule = Schedule(stated_trainings(2, Resources(gpus=2), shared=8), set(), gpus=2)
+    calls = send_all(schedule)
+    assert [call.gpus for call in calls if call.shares_gpu] == [1.0, 1.0]
+    assert [call.gpus for call in calls if not call.shares_gpu] == [2.0, 2.0]
+    assert schedule.on_gpus == 2
+    assert not any(schedule.misplaced(call) for call in calls)
+    for call in calls:
+        answer(schedule, call)
+    assert schedule.on_gpus == 0
+
+
+def test_short_jobs_with_several_processors_keep_all_busy() -> None:
+    plan = stated_trainings(64, Resources(cpus=4))
+    assert sizes(send_all(Schedule(plan, set(), slots=8, seconds={plan.groups[next(iter(plan.jobs))]: 1e-3})))[0] == 16

@@ -21,6 +21,7 @@ from orchestrator.scheduling.waiting import (
     Waiting,
 )
 from orchestrator.store.holder import this_process
+from tests.support.golden import Golden
 
 OTHER = replace(this_process(time.time()), host="another", pid=77)
 
@@ -85,6 +86,14 @@ def test_waiting_is_reported_at_growing_intervals(waiting: Waiting, lines: list[
     assert sorted(apart) == apart
     assert apart[-1] == LONGEST
     assert len(report_seconds) < 35
+
+
+def test_missing_machines_are_named(waiting: Waiting, lines: list[str], golden: Golden) -> None:
+    for lacking in ("GPU", "processor", "machine with 5 GPUs, 1 processor"):
+        waiting.reset("machine")
+        for second in (0.0, 10.0):
+            waiting.report_machine(second, lacking)
+    golden(lines)
 
 
 def test_progress_resets_the_waiting_time(waiting: Waiting, lines: list[str]) -> None:
