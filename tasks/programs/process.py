@@ -1,6 +1,6 @@
 """Run one shell command as a job: in its own process group, with its output in files, until it ends.
 
-A line `engram: step=3 loss=0.21` on standard output logs metrics. If the job is stopped, the command gets SIGTERM and,
+A line `engram: step=3 loss=0.21` on standard output logs metrics. If the run is stopped, the command gets SIGTERM and,
 after GRACE seconds, SIGKILL. If the worker itself is killed, a guard kills the command (`tasks.worker.process_guard`).
 """
 
@@ -18,10 +18,10 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from tasks.worker.job_services import JobServices, ProgramDied
+from tasks.worker.job_services import JobServices, ProgramDied, RunStopped
 from tasks.worker.process_guard import Guard, marked_processes
 
-GRACE = 10.0  # seconds between SIGTERM and SIGKILL
+GRACE = 4.0  # seconds between SIGTERM and SIGKILL; a run that is being stopped gives its jobs 5 s
 WORKER_MARK = "ENGRAM_WORKER"  # marks the programs of one worker
 JOB_MARK = "ENGRAM_JOB"  # marks the processes of one job
 LOOK = 1.0  # seconds between two looks at the output of a running command
@@ -39,8 +39,8 @@ class ProgramFailed(RuntimeError):
 def run_command(command: str, folder: Path, variables: Mapping[str, str], output: Path, services: JobServices) -> None:
     """Run the command in this folder, and wait until it ends. `output` receives the files `stdout` and `stderr`.
 
-    Raises ProgramFailed, with the last lines of its output, for a non-zero exit code, and ProgramDied if a signal ended
-    it. Whatever happens, no process of the command remains.
+    Raises ProgramFailed, with the last lines of its output, for a non-zero exit code, ProgramDied if a signal ended it,
+    and RunStopped if the run is being stopped. Whatever happens, no process of the command remains.
     """
     job_mark = os.urandom(16).hex()
     environment = {**os.environ, **variables, **_guard().variables, JOB_MARK: job_mark, "PYTHONUNBUFFERED": "1"}
@@ -54,6 +54,7 @@ def run_command(command: str, folder: Path, variables: Mapping[str, str], output
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            pass_fds=services.inherited,
         )
     try:
         _follow(process, output / "stdout", services)
@@ -86,6 +87,8 @@ def _follow(process: subprocess.Popen[bytes], stdout: Path, services: JobService
                 step = log_line(line, step, services)
             if is_running:
                 services.save_state()
+                if services.is_stopping:
+                    raise RunStopped("the run is being stopped")
         process.wait()
     finally:
         os.close(descriptor)

@@ -15,17 +15,40 @@ import pytest
 
 from tasks.programs import process
 from tasks.programs.process import ProgramFailed, run_command
-from tasks.worker.job_services import JobServices, ProgramDied
+from tasks.worker.job_services import JobServices, ProgramDied, RunStopped
 from tasks.worker.process_guard import state
 from tests.support.waiting import wait_until
 
 
+class Logged(JobServices):
+    """Keeps the metrics, and stops the run after a number of looks."""
+
+    def __init__(self, looks: int = 1000) -> None:
+        super().__init__("key")
+        self.logged: list[tuple[Mapping[str, float], int]] = []
+        self.looks = looks
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self.logged.append((metrics, step))
+
+    @property
+    def is_stopping(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_program_of_a_stopped_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOK", 0.05)
+    with pytest.raises(RunStopped):
+        run_command("echo $$ > pid; exec sleep 1000", tmp_path, {}, tmp_path, Logged(looks=3))
+    assert state(int((tmp_path / "pid").read_text())) is None
+
+
 def test_output_is_kept_and_metrics_are_logged(tmp_path: Path) -> None:
-    logged: list[tuple[Mapping[str, float], int]] = []
-    services = JobServices(log=lambda metrics, step: logged.append((metrics, step)))
+    services = Logged()
     command = "echo 'engram: step=3 loss=0.5'; echo 'engram: loss=nan acc=1'; echo engram is text; echo problem >&2"
     run_command(command, tmp_path, {}, tmp_path, services)
-    assert logged == [({"loss": 0.5}, 3), ({"acc": 1.0}, 4)]
+    assert services.logged == [({"loss": 0.5}, 3), ({"acc": 1.0}, 4)]
     assert (tmp_path / "stdout").read_text().endswith("engram is text\n")
     assert (tmp_path / "stderr").read_text() == "problem\n"
 
