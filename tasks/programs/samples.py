@@ -52,6 +52,15 @@ def score_samples(folder: Path, records: Images, rows: Indices, embedding: Embed
     Raises DatasetError if the samples are missing or do not have the form of the records, and ValueError if the
     embedding fails.
     """
+    record_points, sample_points = read_points(folder, records, rows, embedding)
+    distances: Scores = nearest(record_points, sample_points, 1).distances[:, 0]
+    return 0.0 - distances
+
+
+def read_points(
+    folder: Path, records: Images, rows: Indices, embedding: Embedding | None = None
+) -> tuple[Values, Values]:
+    """Return these records (rows, d) and all samples (n, d) as points. Raises the same errors as `score_samples`."""
     path = find_samples(folder, records.is_table)
     if records.is_table:
         inputs = _table_inputs(path, records, rows)
@@ -62,8 +71,7 @@ def score_samples(folder: Path, records: Images, rows: Indices, embedding: Embed
         record_points, sample_points = (values.reshape(len(values), -1) for values in inputs)
     else:
         record_points, sample_points = (embedding.embed(values) for values in inputs)
-    distances: Scores = nearest(record_points, sample_points, 1).distances[:, 0]
-    return 0.0 - distances
+    return record_points, sample_points
 
 
 def find_samples(folder: Path, is_table: bool) -> Path:
