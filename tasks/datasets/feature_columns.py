@@ -202,7 +202,9 @@ def read_like(encoding: ColumnEncoding, cells: pa.ChunkedArray, where: str) -> N
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
         texts = pc.fill_null(pc.utf8_trim_whitespace(cells.cast(pa.string())), "")
-        return find_categories(encoding, texts.to_pylist(), subject).astype(np.float64)
+        encoded = texts.combine_chunks().dictionary_encode()
+        places = np.asarray(encoded.indices)
+        return find_categories(encoding, encoded.dictionary.to_pylist(), places, subject).astype(np.float64)
     values = np.full(len(cells), np.nan)
     if cells.null_count < len(cells):
         column = read_column(encoding.name, cells, where)
@@ -225,24 +227,26 @@ def read_like(encoding: ColumnEncoding, cells: pa.ChunkedArray, where: str) -> N
     return values
 
 
-def find_categories(encoding: ColumnEncoding, texts: Sequence[str], subject: str) -> NDArray[np.int64]:
-    """Return the position of each text among the categories. A number may be written with further zeros.
+def find_categories(
+    encoding: ColumnEncoding, texts: Sequence[str], places: NDArray[np.integer], subject: str
+) -> NDArray[np.int64]:
+    """Return the category of each row (rows,), whose text is at `places` among the distinct `texts`.
 
-    Raises DatasetError, with the first row of a text that is not a category.
+    A number may be written with further zeros. Raises DatasetError, with the first row, if a text is not a category.
     """
-    places = {category: place for place, category in enumerate(encoding.categories)}
-    positions = np.empty(len(texts), np.int64)
-    for row, text in enumerate(texts):
-        place = places.get(text, places.get(shorten_number(text)))
-        if place is None:
+    known = {category: number for number, category in enumerate(encoding.categories)}
+    numbers = np.empty(len(texts), np.int64)
+    for place, text in enumerate(texts):
+        number = known.get(text, known.get(shorten_number(text)))
+        if number is None:
             listed = ", ".join(category or MISSING_CATEGORY for category in encoding.categories[:SHOWN])
-            more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+            more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
             raise DatasetError(
-                f"{subject}: row {row + 1} is {text or MISSING_CATEGORY!r:.60}, which no row of the data set is; "
-                f"write one of its values ({listed}{more})"
+                f"{subject}: row {int(np.argmax(places == place)) + 1} is {text or MISSING_CATEGORY!r:.60}, which no "
+                f"row of the data set is; write one of its values ({listed}{more})"
             )
-        positions[row] = place
-    return positions
+        numbers[place] = number
+    return numbers[places]
 
 
 def as_they_are(columns: Sequence[Column], where: str) -> tuple[Features, tuple[str, ...]]:

@@ -156,8 +156,7 @@ def read_rows_like(file: Path, encoding: TableEncoding) -> tuple[Features, NDArr
     if label.name not in cells.column_names:
         return features, None
     places, texts = _read_label_texts(file, label.name, cells.column(label.name), declared)
-    labels = [texts[place] for place in places]
-    return features, find_categories(label, labels, f"{file}, column {label.name!r}")
+    return features, find_categories(label, texts, places, f"{file}, column {label.name!r}")
 
 
 def _digest(
