@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import importlib.util
 import math
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Words, burn
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import pin
+from tasks.programs.samples import score_samples
 from tasks.training.custom_density import CustomDensity
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold
@@ -134,6 +137,24 @@ def summary(engram: Here, *arguments: str) -> list[tuple[Any, ...]]:
     p_value = next(row["p_value"] for row in rows if row["metric"] == "push towards a label")
     assert p_value in [rank / 13 for rank in range(1, 14)]
     return row_values
+
+
+def test_generator_writes_samples_of_its_rows(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    ages = np.sort(chance.normal(50, 9, 60)).round(1)
+    lines = [f"{age},{3 * age},{'ill' if age > 50 else 'well'}" for age in ages]
+    (tmp_path / "people.csv").write_text("\n".join(["age,dose,outcome", *lines]) + "\n")
+    np.save(tmp_path / "rows.npy", np.arange(0, 60, 2))
+    settings = {"ENGRAM_ROWS": "rows.npy", "ENGRAM_SEED": "7", "ENGRAM_OUT": "."}
+    records = load(Dataset(f"table:{tmp_path / 'people.csv'}#label=outcome"))
+    rows = np.arange(len(records.train_labels))
+    scores = []
+    for arguments in ([], ["--seed", "7"], ["--seed", "8"]):
+        command = [sys.executable, ROOT / "examples" / "training" / "generator.py", "--table", "people.csv"]
+        subprocess.run([*command, *arguments], cwd=tmp_path, env=os.environ | settings, check=True)
+        scores.append(score_samples(tmp_path, records, rows))
+    assert scores[0].tolist() == scores[1].tolist() != scores[2].tolist()
+    assert np.median(scores[0]) > -0.2  # samples follow the correlations, so that no record is far away
 
 
 PROVIDER = ROOT / "examples" / "provider"

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.datasets.classes import number_classes
+from tasks.datasets.classes import number_classes, shorten_number
 from tasks.datasets.dataset import DatasetError
 
 Numbers = NDArray[np.float64]
@@ -34,6 +34,7 @@ GROUPED = r"^[+-]?[0-9]{1,3}([,' ][0-9]{3})+(\.[0-9]+)?$"  # thousands
 MISSING = ("", "na", "n/a", "nan", "none", "null", "?")  # in a column of numbers, in upper or lower case
 ALLOWED = "numbers (empty if missing) or at most {} distinct texts"
 MISSING_CATEGORY = "missing"
+SHOWN = 8  # categories listed in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,35 +116,137 @@ def _finite(values: Numbers, subject: str) -> Numbers:
     return values
 
 
-def encode(columns: Sequence[Column]) -> tuple[Features, tuple[str, ...]]:
-    """Return the features (rows, features) of these columns, and the name of each feature."""
-    blocks = []
-    names: list[str] = []
-    for column in columns:
-        if column.categories:
-            positions = np.arange(len(column.categories))
-            blocks.append((column.values[:, None] == positions).astype(np.float32))
-            names += [f"{column.name} is {category or MISSING_CATEGORY}" for category in column.categories]
-            continue
-        blocks.append(standardise(column.values)[:, None])
-        names.append(column.name)
-        if column.missing:
-            blocks.append(np.isnan(column.values)[:, None].astype(np.float32))
-            names.append(f"{column.name} is {MISSING_CATEGORY}")
-    return np.hstack(blocks), tuple(names)
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """How the cells of a column become features, fitted to all rows of a table.
+
+    Text has `categories`. Numbers are divided by `scale` before the other three; a deviation of 0 marks a constant.
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    has_missing: bool = False
+    scale: float = 1.0
+    mean: float = 0.0
+    deviation: float = 0.0
+    median: float = 0.0
+
+    def feature_names(self) -> list[str]:
+        if self.categories:
+            return [f"{self.name} is {category or MISSING_CATEGORY}" for category in self.categories]
+        return [self.name, f"{self.name} is {MISSING_CATEGORY}"][: 1 + self.has_missing]
+
+    def encode(self, values: Numbers) -> Features:
+        """Return the features (rows, features) of a column's values."""
+        if self.categories:
+            is_category: NDArray[np.bool_] = values[:, None] == np.arange(len(self.categories))
+            return is_category.astype(np.float32)
+        features = [self._standardise(values)]
+        if self.has_missing:
+            features.append(np.isnan(values).astype(np.float32))
+        return np.stack(features, axis=1)
+
+    def _standardise(self, values: Numbers) -> NDArray[np.float32]:
+        if not self.deviation:
+            return np.zeros(len(values), np.float32)
+        filled = np.where(np.isnan(values), self.median, values / self.scale)
+        with np.errstate(over="ignore"):  # of samples that are far from the table
+            return ((filled - self.mean) / self.deviation).astype(np.float32)
 
 
-def standardise(values: Numbers) -> NDArray[np.float32]:
-    """Return (values - mean) / standard deviation, with the median in place of missing values."""
-    present = values[~np.isnan(values)]
+def fit_encoding(column: Column) -> ColumnEncoding:
+    """Return the encoding of a column: its categories, or the mean, deviation and median of its numbers."""
+    if column.categories:
+        return ColumnEncoding(column.name, column.categories)
+    present = column.values[~np.isnan(column.values)]
     scale = float(np.abs(present).max()) or 1.0  # the squares of large numbers would be infinite
     present = present / scale
-    centre = float(present.mean())
-    deviation = float(present.std())
-    filled = np.where(np.isnan(values), np.median(present), values / scale)
-    if np.ptp(present) == 0:
-        return np.zeros(len(values), np.float32)
-    return ((filled - centre) / deviation).astype(np.float32)
+    is_constant = np.ptp(present) == 0
+    return ColumnEncoding(
+        column.name,
+        has_missing=bool(column.missing),
+        scale=scale,
+        mean=float(present.mean()),
+        deviation=0.0 if is_constant else float(present.std()),
+        median=float(np.median(present)),
+    )
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """The encodings of a table's feature columns, and of its label column, whose categories are the classes."""
+
+    columns: tuple[ColumnEncoding, ...]
+    label: ColumnEncoding
+    is_raw: bool = False  # the data set's features are the numbers in the file
+
+    def feature_names(self) -> tuple[str, ...]:
+        names: list[str] = []
+        for column in self.columns:
+            names += column.feature_names()
+        return tuple(names)
+
+    def encode(self, columns: Sequence[Numbers]) -> Features:
+        """Return the features (rows, features) of the values of each column."""
+        pairs = zip(self.columns, columns, strict=True)
+        return np.hstack([encoding.encode(values) for encoding, values in pairs])
+
+
+def read_like(encoding: ColumnEncoding, cells: pa.ChunkedArray, where: str) -> Numbers:
+    """Return the values of a column that must have the kind and the categories of an encoded column.
+
+    Raises DatasetError, with the column's name and the first bad row.
+    """
+    subject = f"{where}, column {encoding.name!r}"
+    if encoding.categories:
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        texts = pc.fill_null(pc.utf8_trim_whitespace(cells.cast(pa.string())), "")
+        encoded = texts.combine_chunks().dictionary_encode()
+        places = np.asarray(encoded.indices)
+        return find_categories(encoding, encoded.dictionary.to_pylist(), places, subject).astype(np.float64)
+    values = np.full(len(cells), np.nan)
+    if cells.null_count < len(cells):
+        column = read_column(encoding.name, cells, where)
+        if column.categories:
+            raise DatasetError(f"{subject} is text, and in the data set it has numbers; write numbers")
+        values = column.values
+    is_missing = np.isnan(values)
+    if is_missing.any() and not encoding.has_missing:
+        raise DatasetError(
+            f"{subject}: row {int(np.argmax(is_missing)) + 1} has no value ({is_missing.sum():,} have none), and in "
+            "the data set every row has one; write a number"
+        )
+    is_far = ~np.isfinite(encoding.encode(values)).all(axis=1)
+    if is_far.any():
+        row = int(np.argmax(is_far))
+        raise DatasetError(
+            f"{subject}: row {row + 1} is {values[row]:g}, too far from the data set's numbers for float32; write a "
+            "number in their range"
+        )
+    return values
+
+
+def find_categories(
+    encoding: ColumnEncoding, texts: Sequence[str], places: NDArray[np.integer], subject: str
+) -> NDArray[np.int64]:
+    """Return the category of each row (rows,), whose text is at `places` among the distinct `texts`.
+
+    A number may be written with further zeros. Raises DatasetError, with the first row, if a text is not a category.
+    """
+    known = {category: number for number, category in enumerate(encoding.categories)}
+    numbers = np.empty(len(texts), np.int64)
+    for place, text in enumerate(texts):
+        number = known.get(text, known.get(shorten_number(text)))
+        if number is None:
+            listed = ", ".join(category or MISSING_CATEGORY for category in encoding.categories[:SHOWN])
+            more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+            raise DatasetError(
+                f"{subject}: row {int(np.argmax(places == place)) + 1} is {text or MISSING_CATEGORY!r:.60}, which no "
+                f"row of the data set is; write one of its values ({listed}{more})"
+            )
+        numbers[place] = number
+    return numbers[places]
 
 
 def as_they_are(columns: Sequence[Column], where: str) -> tuple[Features, tuple[str, ...]]:

@@ -23,7 +23,17 @@ from numpy.typing import NDArray
 
 from tasks.datasets.classes import LabelError, column_values, declared_names, name_label, number_classes
 from tasks.datasets.dataset import DatasetError, file_bytes
-from tasks.datasets.feature_columns import Column, Features, as_they_are, encode, read_column
+from tasks.datasets.feature_columns import (
+    Column,
+    ColumnEncoding,
+    Features,
+    TableEncoding,
+    as_they_are,
+    find_categories,
+    fit_encoding,
+    read_column,
+    read_like,
+)
 from tasks.datasets.images import Images
 from tasks.datasets.options import Options
 from tasks.datasets.row_order import draw_class_order
@@ -54,6 +64,7 @@ class FeatureTable:
     parts: Parts
     classes: tuple[str, ...]
     names: tuple[str, ...]  # of the features
+    encoding: TableEncoding
     sha256: str
     notes: tuple[str, ...]
 
@@ -72,6 +83,8 @@ class FeatureTable:
             self.classes,
             notes=self.notes,
             features=self.names,
+            encoding=self.encoding,
+            train_file_rows=train,
         )
 
     def _rows(self, part: int, stream: str) -> NDArray[np.int64]:
@@ -93,7 +106,7 @@ def read_features(file: Path, options: Options) -> FeatureTable:
     assert options.label is not None
     selection = options.selection
     named = (options.label,) if selection is None else (options.label, selection.column)
-    cells, declared = _read_cells(file, named)
+    cells, declared = _read_cells(file, named, named)
     labels, classes = _read_labels(file, options.label, cells.column(options.label), declared)
     parts, notes = _read_splits(file, cells)
     is_drawn = parts is None
@@ -105,7 +118,13 @@ def read_features(file: Path, options: Options) -> FeatureTable:
             columns.append(read_column(name, cells.column(name), str(file)))
     if not columns:
         raise DatasetError(f"{file} has no column other than {options.label!r}; every other column is a feature")
-    features, names = as_they_are(columns, str(file)) if options.is_raw else encode(columns)
+    label = ColumnEncoding(options.label, classes)
+    encoding = TableEncoding(tuple(map(fit_encoding, columns)), label, options.is_raw)
+    if options.is_raw:
+        features, names = as_they_are(columns, str(file))
+    else:
+        features = encoding.encode([column.values for column in columns])
+        names = encoding.feature_names()
     features += 0.0  # turns -0.0 into 0.0, which is the same number in other bytes
     if selection is not None:
         parts, is_drawn = _select(file, selection, cells.column(selection.column), labels, parts, is_drawn)
@@ -118,9 +137,26 @@ def read_features(file: Path, options: Options) -> FeatureTable:
         parts,
         classes,
         names,
+        encoding,
         _digest(columns, labels, parts, classes, options.is_raw),
         (*notes, *_missing_notes(columns)),
     )
+
+
+def read_rows_like(file: Path, encoding: TableEncoding) -> tuple[Features, NDArray[np.int64] | None]:
+    """Return the features of other rows than the data set's, with its encoding, and their classes if they are given.
+
+    Other columns are ignored. Raises DatasetError if a column is missing or a cell is invalid.
+    """
+    needed = tuple(column.name for column in encoding.columns)
+    label = encoding.label
+    cells, declared = _read_cells(file, (label.name,), needed)
+    columns = [read_like(column, cells.column(column.name), str(file)) for column in encoding.columns]
+    features = encoding.encode(columns)
+    if label.name not in cells.column_names:
+        return features, None
+    places, texts = _read_label_texts(file, label.name, cells.column(label.name), declared)
+    return features, find_categories(label, texts, places, f"{file}, column {label.name!r}")
 
 
 def _digest(
@@ -149,8 +185,11 @@ def _missing_notes(columns: Sequence[Column]) -> tuple[str, ...]:
     return (f"missing numbers in {listed}{more} are replaced by the median of the column, and a feature marks them",)
 
 
-def _read_cells(file: Path, named: Sequence[str]) -> tuple[pa.Table, tuple[str, ...]]:
-    """Return all columns except row numbers, and the class names that a Parquet file declares."""
+def _read_cells(file: Path, named: Sequence[str], needed: Sequence[str]) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return all columns except row numbers, and the class names that a Parquet file declares.
+
+    The file may spell `named` columns in any case, and must have the `needed` ones. The first named one is the label.
+    """
     if file.suffix.lower() == ".parquet":
         table, header, declared = _from_parquet(file, named)
     else:
@@ -159,11 +198,11 @@ def _read_cells(file: Path, named: Sequence[str]) -> tuple[pa.Table, tuple[str, 
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise DatasetError(f"{file} has the column {repeated!r} {header.count(repeated)} times; names must differ")
-    for name in named:
+    for name in needed:
         if name not in header:
             raise DatasetError(f"{file} {_describe_absent(name, header)}")
     if not table.num_rows:
-        raise DatasetError(f"{file} has no rows")
+        raise DatasetError(f"{file} has no rows; write one row per record")
     return table, declared
 
 
@@ -208,6 +247,21 @@ def _read_labels(
     file: Path, name: str, cells: pa.ChunkedArray, declared: Sequence[str]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the class number of each row, and the class names."""
+    subject = f"{file}, column {name!r}"
+    places, texts = _read_label_texts(file, name, cells, declared)
+    try:
+        numbered = number_classes(texts, declared)
+    except LabelError as error:
+        raise DatasetError(f"{subject} {error}") from None
+    if len(numbered.names) < 2:
+        raise DatasetError(f"{subject} has only the class {numbered.names[0]!r}; at least two are needed")
+    return numbered.labels[places], numbered.names
+
+
+def _read_label_texts(
+    file: Path, name: str, cells: pa.ChunkedArray, declared: Sequence[str]
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the position of each row's label among the distinct labels, and these as text."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     encoded = cells.combine_chunks().dictionary_encode("encode")
@@ -220,15 +274,12 @@ def _read_labels(
         )
     try:
         texts = [name_label(value, declared) for value in column_values(pa.chunked_array([encoded.dictionary]))]
-        empty = np.flatnonzero(np.isin(places, [place for place, text in enumerate(texts) if not text]))
-        if len(empty):
-            raise DatasetError(f"{subject}: row {empty[0] + 1} has no label ({len(empty):,} have none); remove the row")
-        numbered = number_classes(texts, declared)
     except LabelError as error:
         raise DatasetError(f"{subject} {error}") from None
-    if len(numbered.names) < 2:
-        raise DatasetError(f"{subject} has only the class {numbered.names[0]!r}; at least two are needed")
-    return numbered.labels[places], numbered.names
+    empty = np.flatnonzero(np.isin(places, [place for place, text in enumerate(texts) if not text]))
+    if len(empty):
+        raise DatasetError(f"{subject}: row {empty[0] + 1} has no label ({len(empty):,} have none); remove the row")
+    return places, texts
 
 
 def _read_splits(file: Path, cells: pa.Table) -> tuple[Parts | None, tuple[str, ...]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
+
+if TYPE_CHECKING:
+    from tasks.datasets.feature_columns import TableEncoding
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 # Records of a table are stored like images of one pixel, as float32 (n, 1, 1, features). The type above covers both.
@@ -140,7 +143,8 @@ class Images:
     pixels, as in `tasks.datasets.mixtures`). They are None if every image is its own group, or if no image derives from
     another. `notes` are one-line warnings from the reader, for `tasks.datasets.notes`.
 
-    The records of a table have float32 features instead of pixels, whose names are in `features`.
+    The records of a table have float32 features instead of pixels, whose names are in `features`. `encoding` converts
+    other rows of such a table in the same way, and `train_file_rows` are the rows of the file, counted from 0.
     """
 
     train_images: Pixels
@@ -153,6 +157,8 @@ class Images:
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
     notes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()  # names of a table's features
+    encoding: TableEncoding | None = None
+    train_file_rows: NDArray[np.int64] | None = None  # (n,)
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -164,8 +170,9 @@ class Images:
             raise DatasetError(f"training and test images differ in shape: {shapes}")
         check_about("groups", self.train_groups, (len(self.train_images),))
         check_about("origins", self.train_origins, (len(self.train_images), 32))
+        check_about("file rows", self.train_file_rows, (len(self.train_images),))
         required_arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-        for array in (*required_arrays, self.train_groups, self.train_origins):
+        for array in (*required_arrays, self.train_groups, self.train_origins, self.train_file_rows):
             if array is not None:
                 array.setflags(write=False)
 

@@ -13,7 +13,7 @@ from studies.interface import FOLDER, read_questions
 from tests.support.shell import ROOT
 
 QUESTIONS = read_questions()
-HELPERS = {"__init__", "__main__", "hospital", "interface"}
+HELPERS = {"__init__", "__main__", "example_scripts", "hospital", "interface"}
 
 
 def test_every_module_is_a_study_or_helper() -> None:

@@ -21,6 +21,7 @@ from studies import (
     forgetting_error_rates,
     forgetting_evasion,
     forgetting_unlearning_methods,
+    generators,
     membership_epsilon_coverage,
     membership_error_rates,
     membership_given_models,
@@ -513,3 +514,13 @@ def test_owners_who_change_their_table_are_judged(cheat: str, knows: set[str], i
 def test_pairs_of_language_models_are_counted_by_repetition() -> None:
     lines = "\n".join(text_secret_detection.describe_nulls([pair_of(40.0), pair_of(0.0, is_null=True)]))
     assert "| replaced by others of the format | 8 | " in lines
+
+
+def test_copies_of_a_generator_are_found() -> None:
+    counted = [generators.count(generators.CASES[name], 500, audits=1) for name in ("null", "planted", "any")]
+    null, planted, _ = counted
+    assert (planted.with_found, planted.found_planted) == (1, generators.PLANTED)
+    assert planted.shares[0] > 0.5
+    assert null.small < 0.1 * generators.RECORDS
+    lines = list(generators.markdown(counted, generators.MODELS))
+    assert lines[3].startswith("| copies 30 planted records | 1 | 1, 2.5 to 100.0 % | 30 of 30, 88.4 to 100.0 % |")
