@@ -26,7 +26,6 @@ from tasks.programs.config import CommandTraining, FunctionTraining, Program
 from tasks.programs.function import TrainingJob
 from tasks.programs.process import ProgramFailed, run_command
 from tasks.programs.returned import Requested, Scored, score_result
-from tasks.worker import compute_context
 from tasks.worker.job_services import JobServices, current_services
 
 Rows = NDArray[np.int64]
@@ -68,7 +67,6 @@ def perform_training(program: Program, request: TrainingRequest) -> Iterator[tup
         if request.write_data is not None:
             data = _make(folder / "data")
             request.write_data(data)
-        compute_context.note(device="program")
         if isinstance(program, CommandTraining):
             _run_command(program, request, folder, state, out, data, services)
             result = None
