@@ -246,7 +246,8 @@ def find_categories(
                 f"row of the data set is; write one of its values ({listed}{more})"
             )
         numbers[place] = number
-    return numbers[places]
+    rows: NDArray[np.int64] = numbers[places]
+    return rows
 
 
 def as_they_are(columns: Sequence[Column], where: str) -> tuple[Features, tuple[str, ...]]:

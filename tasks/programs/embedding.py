@@ -33,7 +33,7 @@ class Embedding(Named):
 
         Raises ValueError if the function does not exist, its source has changed, it fails, or its result is invalid.
         """
-        from tasks.models.modules import import_factory
+        from tasks.models.factory_import import import_factory
 
         function = import_factory(Factory.parse(str(self), "embedding"))
         parts = []
