@@ -17,7 +17,6 @@ from orchestrator.planning.code import code_of
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
-from orchestrator.planning.kept_code import keep_code
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
 from orchestrator.run_folder.journal import (
@@ -30,6 +29,7 @@ from orchestrator.run_folder.journal import (
 from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import deciding
 from orchestrator.runs.held_runs import drive_held
+from orchestrator.runs.kept_code import keep_code
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import SessionRun
 from orchestrator.scheduling.driver import Observer

@@ -32,7 +32,7 @@ def test_help_names_all_commands_without_heavy_imports(shell: Shell) -> None:
     shell.env["PYTHONPROFILEIMPORTTIME"] = "1"
     completed = shell("--help")
     headings = {
-        "Run an audit": ["audit", "ask", "show", "run", "resume", "search", "probes"],
+        "Run an audit": ["audit", "ask", "show", "run", "resume", "search", "probes", "check-training"],
         "Look at results": ["runs", "results", "compare", "report", "ui"],
         "Maintain stores and solve problems": ["store", "debug"],
     }

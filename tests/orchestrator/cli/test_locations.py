@@ -24,6 +24,7 @@ ARGUMENTS = {
     "search": ("toys", "--store", "{}"),
     "submit": ("toys", "--address", "http://127.0.0.1:1", "--store", "{}"),
     "probes": ("unique_feature", "--out", "probes", "--store", "{}"),
+    "check-training": ("membership", "--store", "{}"),
     "logs": ("--store", "{}"),
     "cancel": ("toys", "--store", "{}"),
     "results": ("toys", "summary", "--store", "{}"),
