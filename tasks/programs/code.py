@@ -64,8 +64,8 @@ class ProgramCode:
         return f"{text}@{self.digest}" if self.digest else text
 
     def named(self) -> ProgramCode:
-        """Return the files without the path of their folder."""
-        return replace(self, folder=Path(self.folder).name if self.folder else "")
+        """Return the files, or their archive, without the path of the folder."""
+        return ProgramCode(self.patterns or Path(self.folder).name, "", self.digest)
 
     def identity(self) -> str:
         """Return what identifies the files in a key. Raises ValueError if they are not pinned."""

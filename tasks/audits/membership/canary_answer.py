@@ -32,7 +32,7 @@ CASES: tuple[Case[CanaryEvidence], ...] = (
         "the lower bound on epsilon (bets or guesses together, {confidence} % confidence) is above 0",
         lambda evidence: bool(evidence.bound["estimate"] > 0),
         "If no canary affects the models, at most {wrong} of 100 audits answer “memorised”.",
-        steps=plain.LIMIT_PRIVACY,
+        steps=plain.advise_privacy,
     ),
     tie_rule(explain=plain.explain_ties),
     undecided(steps=plain.advise_more_canaries),

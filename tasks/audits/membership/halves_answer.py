@@ -22,7 +22,7 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
         "adjusted for the number of records, is at most {level} %",
         lambda evidence: evidence.is_any_memorised,
         "If nothing is memorised, at most {level} of 100 audits answer “memorised”.",
-        steps=plain.REMOVE_RECORDS,
+        steps=plain.advise_removal,
         further_error="On average, at most {level} of 100 identified records are false alarms.",
     ),
     tie_rule(explain=plain.explain_ties),

@@ -33,22 +33,34 @@ from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import Row, numerator, read_setting
 from tasks.external.causes import as_sentence
+from tasks.programs.config import Program
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
-REMOVE_RECORDS = (
-    "Review the identified records, and remove those that must not be identifiable (`engram results RUN records` "
-    "lists them).",
-    advise_retraining("privacy.epsilon=4"),
-)
 CHECK_PRIVACY = (
     "Do not rely on the promised privacy: check the implementation and its settings.",
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
 )
-LIMIT_PRIVACY = (
-    "Treat the training data as disclosed to everyone who can use a model trained in this way.",
-    f"Ask the technical team to train with {PRIVACY}, or to choose a stricter limit. Then audit again "
-    "(`privacy.epsilon=1`; the smaller epsilon, the stricter the limit).",
-)
+
+
+def advise_removal(config: Membership, _evidence: HalvesEvidence | None) -> tuple[str, ...]:
+    """Return the next steps if records are memorised. A program of the user has settings of its own for privacy."""
+    setting = "" if isinstance(config.training, Program) else "privacy.epsilon=4"
+    return (
+        "Review the identified records, and remove those that must not be identifiable (`engram results RUN records` "
+        "lists them).",
+        advise_retraining(setting),
+    )
+
+
+def advise_privacy(config: Membership, _evidence: CanaryEvidence | None) -> tuple[str, ...]:
+    """Return the next steps if canaries are memorised."""
+    setting = ""
+    if not isinstance(config.training, Program):
+        setting = " (`privacy.epsilon=1`; the smaller epsilon, the stricter the limit)"
+    return (
+        "Treat the training data as disclosed to everyone who can use a model trained in this way.",
+        f"Ask the technical team to train with {PRIVACY}, or to choose a stricter limit. Then audit again{setting}.",
+    )
 
 
 def name_models(config: Membership) -> str:
