@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.programs.code import ProgramCode
-from tasks.programs.config import CommandTraining, Returns
+from tasks.programs.config import CommandTraining
 from tasks.programs.returned import Requested
 from tasks.programs.training import TrainingRequest, train_and_score
 from tests.support.shell import ROOT
@@ -20,24 +20,22 @@ FOLDER = ROOT / "examples" / "training"
 
 
 @pytest.mark.parametrize(
-    ("command", "records", "returns", "needs"),
+    ("command", "records", "needs"),
     [
-        ("sh shell.sh {rows:txt} {out}", 200, "loss", ""),
-        ("python gradient_boosting.py", 569, "probabilities", "sklearn"),
-        pytest.param("python plain_pytorch.py", 1797, "loss", "torch", marks=pytest.mark.slow),
-        pytest.param("python lightning_module.py", 1797, "loss", "pytorch_lightning", marks=pytest.mark.slow),
-        pytest.param("python hf_lora.py", 200, "loss", "peft", marks=pytest.mark.slow),
-        pytest.param("python jax_logistic.py", 569, "loss", "jax", marks=pytest.mark.slow),
+        ("sh shell.sh {rows:txt} {out}", 200, ""),
+        ("python gradient_boosting.py", 569, "sklearn"),
+        pytest.param("python plain_pytorch.py", 1797, "torch", marks=pytest.mark.slow),
+        pytest.param("python lightning_module.py", 1797, "pytorch_lightning", marks=pytest.mark.slow),
+        pytest.param("python hf_lora.py", 200, "peft", marks=pytest.mark.slow),
+        pytest.param("python jax_logistic.py", 569, "jax", marks=pytest.mark.slow),
     ],
 )
-def test_example_scores_members_higher(
-    command: str, records: int, returns: Returns, needs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_example_scores_members_higher(command: str, records: int, needs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    program = CommandTraining(command=command, code=ProgramCode(command.split()[1], str(FOLDER)), returns=returns)
+    program = CommandTraining(command=command, code=ProgramCode(command.split()[1], str(FOLDER)))
     rows = np.arange(records)
     is_first = np.random.default_rng(0).permutation(records) < records // 2
     scores = []

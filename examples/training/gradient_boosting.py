@@ -1,8 +1,7 @@
 """Gradient boosting on a table of 569 tumours, where 30 labels are wrong. Which records does it memorise?
 
 cd examples/training
-engram run membership records=569 models=16 training.command='python gradient_boosting.py' \
-    training.returns=probabilities
+engram run membership records=569 models=16 training.command='python gradient_boosting.py'
 """
 
 import numpy as np
@@ -18,5 +17,5 @@ y[flipped] = 1 - y[flipped]
 job = TrainingJob.from_environment(default_rows=len(y))  # alone, the script trains on all rows
 model = HistGradientBoostingClassifier(max_iter=100, random_state=job.seed)
 model.fit(x[job.rows], y[job.rows])
-p = model.predict_proba(x[job.ask])
-job.save_scores(p[np.arange(len(job.ask)), y[job.ask]])  # the probability of each record's label
+p = model.predict_proba(x)[np.arange(len(y)), y]
+job.save_scores(-np.log(p[job.ask]))  # the loss of each record
