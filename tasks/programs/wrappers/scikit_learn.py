@@ -50,7 +50,8 @@ def _take(values: Any, rows: NDArray[np.int64]) -> Any:
 
 def _squared_errors(predicted: Any, targets: NDArray[Any]) -> Losses:
     errors: Losses = (np.asarray(predicted, np.float64) - targets) ** 2
-    return errors.reshape(len(errors), -1).mean(axis=1)
+    means: Losses = errors.reshape(len(errors), -1).mean(axis=1)
+    return means
 
 
 def _cross_entropies(p: Losses, classes: NDArray[Any], labels: NDArray[Any]) -> Losses:
