@@ -129,7 +129,7 @@ class TrainingJob:
         A program that Engram did not start gets a job on all of `default_rows` rows with seed 0 and the results in the
         folder engram-out, so that it runs alone as well.
 
-        Raises RuntimeError, in one line, if Engram did not start the program and `default_rows` is not given.
+        Raises RuntimeError if Engram did not start the program and `default_rows` is not given.
         """
         values = {name: os.environ.get(variable, "") for name, (variable, _) in PLACEHOLDERS.items()}
         missing = [PLACEHOLDERS[name][0] for name in REQUIRED if not values[name]]

@@ -13,8 +13,8 @@ LAST_FILE = "trainer_state.json"  # of a checkpoint; without it, the checkpoint 
 def hugging_face_callback(job: TrainingJob) -> Any:
     """Return a callback for `Trainer(callbacks=[callback])`, which sets its `output_dir` to `job.state`.
 
-    The Trainer saves a checkpoint after each epoch, in addition to those of its `save_strategy`. An interrupted job
-    continues with `trainer.train(resume_from_checkpoint=callback.resume_path)`, which is None at first.
+    The Trainer saves a checkpoint after each epoch, whatever its `save_strategy`. An interrupted job continues with
+    `trainer.train(resume_from_checkpoint=callback.resume_path)`, which is None at first.
     """
     from transformers import TrainerCallback
 
