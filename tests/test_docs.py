@@ -162,8 +162,11 @@ def test_exit_codes_and_variables_are_documented() -> None:
     for text in sources:
         for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text):
             variables.add(name)
-    # ENGRAM_CLUSTER marks the processes of a cluster started by a run; users do not set it.
-    assert variables - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
+    documented = set()
+    for page in ("commands", "own_training"):
+        documented |= set(re.findall(r"`(\w+)`", (ROOT / "docs" / f"{page}.md").read_text()))
+    # These mark the processes of a cluster, a worker or a job; users do not set them.
+    assert variables - {"ENGRAM_CLUSTER", "ENGRAM_WORKER", "ENGRAM_JOB"} <= documented
 
 
 class Block(NamedTuple):
@@ -214,6 +217,12 @@ def test_shown_commands_are_valid(block: Block) -> None:
             name, words = (words or [""])[0], words[1:]
 
 
+def page_scripts(name: str) -> dict[str, str]:
+    """The scripts of a page: Python blocks whose first line is a comment with a file name."""
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs" / f"{name}.md").read_text(), flags=re.S)
+    return dict(blocks)
+
+
 @pytest.fixture(scope="module")
 def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
     """A folder with the images, network and examples that the pages name."""
@@ -228,6 +237,7 @@ def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
         Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(folder / name)
     network = re.findall(r"```python\n(# hospital.py.*?)```", (ROOT / "docs" / "networks.md").read_text(), flags=re.S)
     (folder / "hospital.py").write_text("import math\nimport torch\nfrom torch import nn\n" + network[0])
+    (folder / "train.py").write_text(page_scripts("own_training")["train.py"])
     (folder / "examples").symlink_to(ROOT / "examples")
     return Here(folder)
 

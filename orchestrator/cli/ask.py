@@ -17,6 +17,7 @@ from orchestrator.errors import EngramError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from orchestrator.guide import Guide
+    from orchestrator.scaffold import NewFiles
     from tasks.contract.situation import Asked
 
 TRIES = 5  # attempts per question
@@ -34,7 +35,10 @@ Run = Annotated[
     bool | None, typer.Option("--run/--no-run", help="Run the audit immediately. [default: ask]", show_default=False)
 ]
 new_app = typer.Typer(
-    help="Create your own audit.", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    help="Create your own audit or training program.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -319,7 +323,29 @@ def audit(
         folder = None
     else:
         folder = Path(path_of("--into", into))
-    files = new_audit(name, folder)
+    _show_files(new_audit(name, folder), json)
+
+
+@new_app.command("training")
+def training(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="The folder to create it in. [default: the current folder]", show_default=False
+        ),
+    ] = ".",
+    json: Json = False,
+) -> None:
+    """Create a training program, train.py, that the audit membership runs.
+
+    Replace its data, model and loss by yours.
+    """
+    from orchestrator.scaffold.training_program import new_training
+
+    _show_files(new_training(Path(path_of("FOLDER", folder))), json)
+
+
+def _show_files(files: NewFiles, json: bool) -> None:
     if json:
         emit({"files": list(map(str, files.files)), "next": list(files.following)})
         return

@@ -21,14 +21,14 @@ OURS = "tasks.audits."
 
 
 @dataclass(frozen=True)
-class NewAudit:
+class NewFiles:
     """The files that were written and the commands to run next."""
 
     files: tuple[Path, ...]
     following: tuple[str, ...]
 
 
-def new_audit(name: str, folder: Path | None = None) -> NewAudit:
+def new_audit(name: str, folder: Path | None = None) -> NewFiles:
     """Write an audit with this name, its test and, outside Engram's checkout, a package that contains it.
 
     Without `folder`, and inside the checkout from which engram runs, the audit goes to `tasks/audits` and its test to
@@ -74,7 +74,7 @@ def new_audit(name: str, folder: Path | None = None) -> NewAudit:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise EngramError(f"{path} cannot be written: {error.strerror}") from None
-    return NewAudit(tuple(texts), tuple(following))
+    return NewFiles(tuple(texts), tuple(following))
 
 
 def _check_name(name: str) -> None:

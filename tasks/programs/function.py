@@ -8,7 +8,12 @@ imports no code of the user.
 
 from __future__ import annotations
 
+import atexit
+import os
 import pickle
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +25,7 @@ from numpy.typing import NDArray
 from tasks.contract.pinnable import PinnedName
 from tasks.models.custom import TRAINING, Factory, pin_factory, sources
 from tasks.models.factory_import import import_factory, one_line
+from tasks.programs.command_line import PLACEHOLDERS
 from tasks.user_code.acceptance import digest_in_keys
 from tasks.worker import files
 from tasks.worker.files import File
@@ -27,6 +33,9 @@ from tasks.worker.files import File
 PICKLE = "pickle:"  # prefix of a pickled function
 Rows = NDArray[np.int64]
 Log = Callable[[Mapping[str, float], int], None]
+REQUIRED = ("rows", "ask", "seed", "out", "state")  # placeholders of every job
+ALONE = "engram-out"  # folder for the results of a program that runs without Engram
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_./-]")
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,9 @@ class TrainingFunction(PinnedName):
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """One training, as a user's function receives it.
+    """One training: what to train on and where results go.
+
+    A user's function receives it; a program that a command starts gets it from `TrainingJob.from_environment`.
 
     rows: Numbers of the rows to train on, ascending, from 0.
     ask: Numbers of the rows to score, in this order; usually all rows.
@@ -111,7 +122,70 @@ class TrainingJob:
     gpus: int = 0
     send_metrics: Log | None = None
 
+    @classmethod
+    def from_environment(cls, default_rows: int | None = None) -> TrainingJob:
+        """Return the job for which Engram started this program by `training.command`.
+
+        A program that Engram did not start gets a job on all of `default_rows` rows with seed 0 and the results in the
+        folder engram-out, so that it runs alone as well.
+
+        Raises RuntimeError if Engram did not start the program and `default_rows` is not given.
+        """
+        values = {name: os.environ.get(variable, "") for name, (variable, _) in PLACEHOLDERS.items()}
+        missing = [PLACEHOLDERS[name][0] for name in REQUIRED if not values[name]]
+        if len(missing) == len(REQUIRED) and default_rows is not None:
+            return _make_job_alone(default_rows)
+        if missing:
+            raise RuntimeError(
+                f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set, so Engram did not start this "
+                "program: start it by training.command, or pass default_rows=N to train on all N rows"
+            )
+        return cls(
+            np.load(values["rows"]),
+            np.load(values["ask"]),
+            int(values["seed"]),
+            Path(values["out"]),
+            Path(values["state"]),
+            Path(values["data"]) if values["data"] else None,
+            int(values["gpus"] or 0),
+            print_metrics,
+        )
+
     def log(self, step: int | None = None, **metrics: float) -> None:
         """Show metrics of the training while it runs, such as `job.log(loss=0.21, step=3)`."""
         if self.send_metrics is not None:
             self.send_metrics({name: float(value) for name, value in metrics.items()}, -1 if step is None else step)
+
+    def save_scores(self, scores: Any) -> None:
+        """Write the scores of the rows in `ask`, as an array, tensor or list, to `out`.
+
+        The file appears only when it is complete.
+        """
+        unfinished = self.out / f"unfinished-{os.getpid()}.npy"
+        np.save(unfinished, to_numbers(scores))
+        os.replace(unfinished, self.out / "scores.npy")
+
+
+def _make_job_alone(total: int) -> TrainingJob:
+    """Return a job on all rows. Its state folder is empty at the start and is removed when the program ends."""
+    out = Path(ALONE)
+    out.mkdir(exist_ok=True)
+    state = Path(tempfile.mkdtemp(prefix="engram-state-"))
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
+    rows = np.arange(total)
+    return TrainingJob(rows, rows, 0, out, state, send_metrics=print_metrics)
+
+
+def print_metrics(metrics: Mapping[str, float], step: int) -> None:
+    """Print the line by which a command logs metrics. A negative step is left out."""
+    words = [f"step={step}"] if step >= 0 else []
+    for name, value in metrics.items():
+        words.append(f"{NOT_IN_NAMES.sub('_', name)}={value!r}")
+    print("engram:", *words, flush=True)  # noqa: T201 - the worker reads it
+
+
+def to_numbers(values: Any) -> NDArray[np.float64]:
+    """Return an array, tensor or list as numbers. Raises TypeError or ValueError for anything else."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double()
+    return np.asarray(values, np.float64)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.programs.function import to_numbers
 from tasks.programs.process import ProgramFailed
 from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import TooLarge, read_parquet
@@ -145,10 +146,8 @@ def _refuse(is_invalid: NDArray[np.bool_], numbers: Floats, where: str, expected
 
 
 def _as_array(result: Any) -> Floats:
-    if hasattr(result, "detach"):
-        result = result.detach().cpu().double()
     try:
-        return np.asarray(result, np.float64)
+        return to_numbers(result)
     except (TypeError, ValueError):
         raise ProgramFailed(
             f"the training function returned a {type(result).__name__}; expected one number per record, a torch module "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,16 @@ def test_outside_the_checkout_files_go_here(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     assert [Path("word_gap.py"), Path("test_word_gap.py"), Path("pyproject.toml")] == list(new_audit("word_gap").files)
     assert not (ROOT / "tasks" / "audits" / "word_gap.py").exists()
+
+
+def test_new_training_program_runs_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    created = Here(tmp_path).json("new", "training", "mine")
+    assert created["files"] == ["mine/train.py"]
+    assert len((tmp_path / "mine" / "train.py").read_text().splitlines()) <= 25
+    enter, command = created["next"]
+    assert enter == "cd mine"
+    _, *words = shlex.split(command.replace("models=16", "models=4"))
+    here = Here(tmp_path / "mine")
+    assert "4 trainings" in here(*words, "--address", "none", "--mlflow", "off").stdout
+    assert "mine/train.py exists" in Here(tmp_path)("new", "training", "mine", code=2).stderr

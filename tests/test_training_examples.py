@@ -1,0 +1,81 @@
+"""Training scripts of examples/training and docs/own_training.md, as jobs of two models on complementary halves."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.programs.code import ProgramCode
+from tasks.programs.command_line import PLACEHOLDERS
+from tasks.programs.config import CommandTraining, Returns
+from tasks.programs.returned import Requested
+from tasks.programs.training import TrainingRequest, train_and_score
+from tests.support.shell import ROOT
+
+FOLDER = ROOT / "examples" / "training"
+PAGE = (ROOT / "docs" / "own_training.md").read_text()
+ARGUMENTS = "python train.py --rows {rows} --seed {seed} --out {out}"  # as on the page
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def score_halves(command: str, folder: Path, records: int, returns: Returns = "loss") -> float:
+    """Train two models on complementary halves, and return the mean effect of training on a record on its score."""
+    program = CommandTraining(command=command, code=ProgramCode(command.split()[1], str(folder)), returns=returns)
+    rows = np.arange(records)
+    is_first = np.random.default_rng(0).permutation(records) < records // 2
+    scores = []
+    for seed, is_member in enumerate((is_first, ~is_first)):
+        requested = Requested(rows, records, None, is_member)
+        scores.append(train_and_score(program, TrainingRequest(rows[is_member], rows, seed), requested).score)
+    return float(np.where(is_first, scores[0] - scores[1], scores[1] - scores[0]).mean())
+
+
+@pytest.mark.parametrize(
+    ("command", "records", "needs"),
+    [
+        ("sh shell.sh {rows:txt} {out}", 200, ""),
+        ("python gradient_boosting.py", 569, "sklearn"),
+        pytest.param("python plain_pytorch.py", 1797, "torch", marks=pytest.mark.slow),
+        pytest.param("python lightning_module.py", 1797, "pytorch_lightning", marks=pytest.mark.slow),
+        pytest.param("python hf_lora.py", 200, "peft", marks=pytest.mark.slow),
+        pytest.param("python jax_logistic.py", 569, "jax", marks=pytest.mark.slow),
+    ],
+)
+def test_example_scores_members_higher(command: str, records: int, needs: str) -> None:
+    if needs and importlib.util.find_spec(needs) is None:
+        pytest.skip(f"{needs} is not installed")
+    assert score_halves(command, FOLDER, records) > 0
+
+
+def test_scripts_of_the_page_run(tmp_path: Path) -> None:
+    for name, script in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.S):
+        (tmp_path / name).write_text(script)
+    assert ARGUMENTS in PAGE
+    assert score_halves(ARGUMENTS, tmp_path, 569, "probabilities") > 1
+    assert score_halves("python wrapped.py", tmp_path, 200) > 0
+
+
+def test_function_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(import engram\n.*?)```", PAGE, flags=re.S)
+    names: dict[str, Any] = {}
+    exec(code.replace("models=8", "models=8, address='none'"), names)
+    assert names["report"].verdict.n == 569
+    assert names["report"].verdict.answer in ("undecided", "memorised")
+
+
+def test_page_lists_every_placeholder() -> None:
+    for name, (variable, meaning) in PLACEHOLDERS.items():
+        assert f"| `{{{name}}}` | `{variable}` | {meaning} |" in PAGE
