@@ -39,7 +39,6 @@ class KeptServices(JobServices):
         super().__init__(key, gpus)
         self.is_stored = False
         self._store = store
-        self._root = local_path(store.location)
         self._printed = printed
         self._advances = advances
         self._output: Path | None = None
@@ -66,6 +65,10 @@ class KeptServices(JobServices):
         else:
             self._state = RemoteState(self._store, self.key)
         return self._state.folder
+
+    @cached_property
+    def _root(self) -> Path | None:
+        return local_path(self._store.location)
 
     @property
     def inherited(self) -> tuple[int, ...]:

@@ -1,11 +1,13 @@
 """A store in a folder. Its files are its only state.
 
-results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader failures/<key>.txt
-the traceback of a failed job states/<key>.state                           the checkpoint at the end of a training's
-link, while a later link needs it quarantine/                                  damaged files, never deleted, each with a
-note about the reason conflicts/                                   results of a key that already had a different one
-tmp/                                         files being written, later linked to their path engram-store.json
-marks this folder as a store, with its format
+results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
+failures/<key>.txt                           the traceback of a failed job
+states/<key>.state                           the checkpoint at the end of a training's link, while a later link needs it
+outputs/<key>/, job_states/<key>/            the output and the state of a job (see `job_files.py`)
+quarantine/                                  damaged files, never deleted, each with a note about the reason
+conflicts/                                   results of a key that already had a different one
+tmp/                                         files being written, later linked to their path
+engram-store.json                            marks this folder as a store, with its format
 """
 
 from __future__ import annotations
