@@ -130,8 +130,12 @@ def _describe_resources(plan: Plan) -> list[dict[str, Any]]:
     counts = Counter((plan.task(key), resources) for key, resources in plan.resources.items())
     descriptions = []
     for (task, resources), jobs in counts.items():
-        needed: dict[str, float] = {"gpus": resources.gpus, "cpus": resources.cpus}
-        needed |= {"memory_bytes": int(resources.memory), "seconds": float(resources.time)}
+        needed = {
+            "gpus": resources.gpus,
+            "cpus": resources.cpus,
+            "memory_bytes": int(resources.memory),
+            "seconds": float(resources.time),
+        }
         line = f"{task}: {format_count(jobs, 'job')}, each with {format_resources(resources)}"
         descriptions.append({"task": task, "jobs": jobs, **needed, "line": line})
     return descriptions
