@@ -42,19 +42,15 @@ class KeptServices(JobServices):
         self._printed = printed
         self._advances = advances
         self._output: Path | None = None
+        self._earlier_files: set[str] = set()  # of earlier attempts in a bucket
         self._metrics: MetricsWriter | None = None
         self._state: LocalState | RemoteState | None = None
 
     @cached_property
     def output(self) -> Path:
         folder = self._output_folder
-        attempt = f"--- next attempt, {now()} by {process()}\n"
-        for stream in job_files.STREAMS:
-            with suppress(OSError):
-                if (folder / stream).stat().st_size:
-                    with open(folder / stream, "a", encoding="utf-8") as file:
-                        file.write(attempt)
         with writing(folder):
+            job_files.begin_attempt(folder, f"--- next attempt, {now()} by {process()}")
             self._printed.start_copy(folder)
         return folder
 
@@ -113,8 +109,9 @@ class KeptServices(JobServices):
             return
         self._output = None
         with suppress(StoreError, OSError):  # the result matters more
-            for stream in job_files.STREAMS:
-                job_files.shorten(folder / stream)
+            for name in job_files.OUTPUT_FILES:
+                if name != job_files.METRICS:
+                    job_files.shorten(folder / name)
             if self._root is None:
                 self._upload_output(folder)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -143,12 +140,15 @@ class KeptServices(JobServices):
             path = folder / name
             if path.exists() and path.stat().st_size:
                 self._store.replace_file(job_files.output_name(self.key, name), path.read_bytes())
+            elif name in self._earlier_files:
+                self._store.remove(job_files.output_name(self.key, name))
 
     def _download_output(self, folder: Path) -> None:
         """Fetch the output of earlier attempts."""
         for name in job_files.OUTPUT_FILES:
             if data := job_files.read_output(self._store, self.key, name):
                 (folder / name).write_bytes(data)
+                self._earlier_files.add(name)
 
 
 class LocalState:

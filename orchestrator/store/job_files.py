@@ -1,9 +1,10 @@
 """Files that a job writes while it runs, by key: its output, its metrics and its state.
 
-outputs/KEY/stdout, outputs/KEY/stderr    what the job printed; once it has ended, at most STREAM_BYTES each
-outputs/KEY/metrics.jsonl                 the metrics of a training by step
-job_states/KEY/files/, job_states/KEY/lock   the state from which the next attempt continues, in a folder
-job_states/KEY.tar                        the same in a bucket
+outputs/KEY/stdout, stderr                 what the job printed; once it has ended, at most STREAM_BYTES each
+outputs/KEY/earlier_stdout, earlier_stderr what earlier attempts printed
+outputs/KEY/metrics.jsonl                  the metrics of a training by step, of all attempts
+job_states/KEY/files/, job_states/KEY/lock the state from which the next attempt continues, in a folder
+job_states/KEY.tar                         the same in a bucket
 
 In a folder, the files grow while the job runs. In a bucket, outputs appear when the job ends and states at intervals.
 Results never depend on these files.
@@ -30,7 +31,8 @@ from orchestrator.store.regular_file import regular_opener
 
 STREAMS = ("stdout", "stderr")
 METRICS = "metrics.jsonl"
-OUTPUT_FILES = (*STREAMS, METRICS)
+EARLIER = {stream: f"earlier_{stream}" for stream in STREAMS}
+OUTPUT_FILES = (*STREAMS, *EARLIER.values(), METRICS)
 ARCHIVE_SUFFIX = ".tar"
 FILES = "files"
 LOCK = "lock"
@@ -52,12 +54,23 @@ def read_output(store: Store, key: str, file: str) -> bytes:
 
 
 def read_streams(store: Store, key: str) -> dict[str, str]:
-    """Return what a job printed, by stream. Streams without output are left out."""
+    """Return what all attempts at a job printed, by stream. Streams without output are left out."""
     texts = {}
     for stream in STREAMS:
-        if text := read_output(store, key, stream).decode(errors="replace"):
-            texts[stream] = text
+        data = read_output(store, key, EARLIER[stream]) + read_output(store, key, stream)
+        if data:
+            texts[stream] = data.decode(errors="replace")
     return texts
+
+
+def begin_attempt(folder: Path, separator: str) -> None:
+    """Move the output in this folder to that of earlier attempts, followed by a separating line."""
+    for stream in STREAMS:
+        path = folder / stream
+        if path.exists() and path.stat().st_size:
+            with open(folder / EARLIER[stream], "ab") as earlier:
+                earlier.write(path.read_bytes().rstrip(b"\n") + f"\n{separator}\n".encode())
+            path.unlink()
 
 
 def keys_with_metrics(store: Store) -> set[str]:
@@ -217,7 +230,7 @@ def follow_streams(store: Store, key: str, has_ended: Iterable[bool]) -> Iterato
     positions = dict.fromkeys(STREAMS, 0)
     for is_last in has_ended:
         for stream in STREAMS:
-            data = _read_from(store, output_name(key, stream), positions[stream])
+            data, positions[stream] = _read_from(store, output_name(key, stream), positions[stream])
             if not is_last:
                 data = data[: data.rfind(b"\n") + 1]  # complete lines, so that no character is split
             positions[stream] += len(data)
@@ -227,14 +240,20 @@ def follow_streams(store: Store, key: str, has_ended: Iterable[bool]) -> Iterato
             return
 
 
-def _read_from(store: Store, name: str, position: int) -> bytes:
-    """Return the bytes of a file from a position on. They are empty if it does not exist, or was shortened."""
+def _read_from(store: Store, name: str, position: int) -> tuple[bytes, int]:
+    """Return the bytes of a file from a position on, and that position. It is 0 if another attempt has begun the file.
+
+    The bytes are empty if the file does not exist, or was shortened because its job has ended.
+    """
     root = local_path(store.location)
     try:
         if root is None:
-            return store.read_file(name)[position:]
+            return store.read_file(name)[position:], position
         with open(root / name, "rb", opener=regular_opener) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size < min(position, STREAM_BYTES):
+                position = 0
             file.seek(position)
-            return file.read()
+            return file.read(), position
     except (StoreError, OSError):
-        return b""
+        return b"", position

@@ -29,9 +29,9 @@ class JobServices:
     def output(self) -> Path | None:
         """An existing folder, or None if the output is not kept.
 
-        The job appends to the files `stdout` and `stderr` in it while it runs, because an earlier attempt may have
-        left its output. The worker keeps them with the job, whether or not it succeeds. From the first read on, the
-        worker also appends what the job prints in this process.
+        The job appends to the files `stdout` and `stderr` in it while it runs. The worker keeps them with the job,
+        whether or not it succeeds. From the first read on, the worker also appends what the job prints in this
+        process. The output of earlier attempts is in other files.
         """
         return None
 
