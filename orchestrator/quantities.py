@@ -6,11 +6,13 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping
+from string import ascii_letters
 from typing import Any
 
 from tasks.contract.resources import Resources
 
 MORE = "more "
+MAX_DIGITS = 5  # in the exact form of a size
 # Control and format characters (Cc, Cf), line separators and lone surrogates. A terminal may act on them or display the
 # following text in another order. Blanks and letters of all scripts are allowed.
 INVISIBLE = (
@@ -97,7 +99,9 @@ def format_resources(resources: Resources) -> str:
         words.append(format_count(resources.cpus, "processor"))
     if resources.memory:
         memory = str(resources.memory)
-        words.append(f"{format_size(resources.memory) if memory.isdigit() else memory} of memory")
+        if len(memory.rstrip(ascii_letters)) > MAX_DIGITS:
+            memory = format_size(resources.memory)
+        words.append(f"{memory} of memory")
     if resources.time:
         words.append(f"at most {resources.time}")
     return ", ".join(words)

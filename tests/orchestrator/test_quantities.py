@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.quantities import approximate_duration, format_count, inert, jsonable, printable, printable_lines
+from orchestrator.quantities import (
+    approximate_duration,
+    format_count,
+    format_resources,
+    inert,
+    jsonable,
+    printable,
+    printable_lines,
+)
+from tasks.contract.quantities import ByteCount, Duration
+from tasks.contract.resources import Resources
 from tests.support.shell import Here
 
 HOSTILE = "a\x1b[31mred\nsecond\u202eabc"
@@ -115,3 +125,16 @@ def test_values_are_converted_to_json(value: Any, expected: Any) -> None:
     assert expected == converted
     assert type(expected) is type(converted) or isinstance(converted, float)
     assert expected == json.loads(json.dumps(converted, allow_nan=False))
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        (Resources(), ""),
+        (Resources(1, 1, ByteCount(2**34), Duration(90)), "1 GPU, 1 processor, 16GiB of memory, at most 1m30s"),
+        (Resources(cpus=16, memory=ByteCount(64 * 10**9)), "16 processors, 64GB of memory"),
+        (Resources(memory=ByteCount(22_942_244_864)), "22.9 GB of memory"),  # what Ray offers of a machine
+    ],
+)
+def test_stated_resources_are_listed(resources: Resources, text: str) -> None:
+    assert format_resources(resources) == text
