@@ -14,7 +14,8 @@ import pytest
 
 from tasks.programs.code import ProgramCode
 from tasks.programs.command_line import PLACEHOLDERS
-from tasks.programs.config import CommandTraining, Returns
+from tasks.programs.config import CommandTraining, FunctionTraining, Program, Returns
+from tasks.programs.function import TrainingFunction
 from tasks.programs.returned import Requested
 from tasks.programs.training import TrainingRequest, train_and_score
 from tests.support.shell import ROOT
@@ -30,9 +31,12 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def score_halves(command: str, folder: Path, records: int, returns: Returns = "loss") -> float:
+def of_command(command: str, folder: Path = FOLDER, returns: Returns = "loss") -> CommandTraining:
+    return CommandTraining(command=command, code=ProgramCode(command.split()[1], str(folder)), returns=returns)
+
+
+def score_halves(program: Program, records: int) -> float:
     """Train two models on complementary halves, and return the mean effect of training on a record on its score."""
-    program = CommandTraining(command=command, code=ProgramCode(command.split()[1], str(folder)), returns=returns)
     rows = np.arange(records)
     is_first = np.random.default_rng(0).permutation(records) < records // 2
     scores = []
@@ -56,15 +60,21 @@ def score_halves(command: str, folder: Path, records: int, returns: Returns = "l
 def test_example_scores_members_higher(command: str, records: int, needs: str) -> None:
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
-    assert score_halves(command, FOLDER, records) > 0
+    assert score_halves(of_command(command), records) > 0
+
+
+def test_example_of_a_function_scores_members_higher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    function = TrainingFunction.parse("random_forest:train").pin({})
+    assert score_halves(FunctionTraining(function=function), 442) > 0
 
 
 def test_scripts_of_the_page_run(tmp_path: Path) -> None:
     for name, script in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.S):
         (tmp_path / name).write_text(script)
     assert ARGUMENTS in PAGE
-    assert score_halves(ARGUMENTS, tmp_path, 569, "probabilities") > 1
-    assert score_halves("python wrapped.py", tmp_path, 200) > 0
+    assert score_halves(of_command(ARGUMENTS, tmp_path, "probabilities"), 569) > 0
+    assert score_halves(of_command("python wrapped.py", tmp_path), 200) > 0
 
 
 def test_function_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

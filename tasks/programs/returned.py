@@ -106,7 +106,8 @@ def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str
         )
     if returns == "loss":
         _refuse(numbers < 0, numbers, where, "at least 0; for logarithms set training.returns=log_likelihood")
-        return Scored(-np.log(np.expm1(np.maximum(numbers, SMALLEST_LOSS))), None)
+        losses = np.maximum(numbers, SMALLEST_LOSS)
+        return Scored(-losses - np.log(-np.expm1(-losses)), None)  # -log(exp(loss) - 1) without overflow
     if returns == "log_odds":
         return Scored(numbers, None)
     return Scored(numbers, None)

@@ -56,7 +56,7 @@ class ImportWatch:
         # Thousands of modules may be loaded, and a single command looks up audits many times.
         new_names = sys.modules.keys() - self._before
         for name, module in [*sys.modules.items()] if new_names else []:
-            if name not in new_names:
+            if name not in new_names or module is sys.modules["__main__"]:  # multiprocessing calls it __mp_main__, too
                 continue
             path = vars(module).get("__file__")  # `getattr` would load a lazy module
             if isinstance(path, str) and is_user_file(path):
