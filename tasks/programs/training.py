@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tasks.programs.config import CommandTraining, FunctionTraining, Program
 from tasks.programs.function import TrainingJob
 from tasks.programs.process import ProgramFailed, run_command
 from tasks.programs.returned import Requested, Scored, score_result
-from tasks.worker.job_services import JobServices, current_services
+from tasks.worker.job_services import JobServices, ProgramDied, current_services
 
 Rows = NDArray[np.int64]
 WriteData = Callable[[Path], None]
@@ -54,69 +54,86 @@ def train_and_score(program: Program, request: TrainingRequest, requested: Reque
         return score_result(result, out, program.returns, requested)
 
 
+@dataclass(frozen=True)
+class JobFolder:
+    """The folders of one job. `state` may survive it; the others are removed when it ends."""
+
+    root: Path
+    state: Path
+    out: Path
+    data: Path | None
+
+
 @contextmanager
 def perform_training(program: Program, request: TrainingRequest) -> Iterator[tuple[Any, Path]]:
-    """Train with the program. Yields the result of a function (None for a command) and the folder of its files."""
+    """Train with the program. Yields the result of a function (None for a command) and the folder of its files.
+
+    Raises ProgramFailed or ProgramDied as `train_and_score`; a full disk counts as the latter.
+    """
     if not len(request.rows):
         raise ProgramFailed("there are no rows to train on")
     services = current_services()
-    with _job_folder() as folder:
-        state = services.state or _make(folder / "state")
-        out = _make(folder / "out")
-        data = None
-        if request.write_data is not None:
-            data = _make(folder / "data")
-            request.write_data(data)
+    with _job_folder() as root:
+        with _writing(root):
+            folder = JobFolder(root, services.state or _make(root / "state"), _make(root / "out"), None)
+            if request.write_data is not None:
+                folder = replace(folder, data=_make(root / "data"))
+                request.write_data(root / "data")
         if isinstance(program, CommandTraining):
-            _run_command(program, request, folder, state, out, data, services)
+            _run_command(program, request, folder, services)
             result = None
         else:
-            result = _call_function(program, request, state, out, data, services)
-        yield result, out
+            result = _call_function(program, request, folder, services)
+        yield result, folder.out
 
 
-def _run_command(
-    program: CommandTraining,
-    request: TrainingRequest,
-    folder: Path,
-    state: Path,
-    out: Path,
-    data: Path | None,
-    services: JobServices,
-) -> None:
-    code = _make(folder / "code")
-    copy_code(program.code, code)
-    inputs = _make(folder / "in")
+@contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    """Turn errors of the disk into ProgramDied, so that the job is sent again."""
+    try:
+        yield
+    except OSError as error:
+        raise ProgramDied(f"the folder of the job, {root}, cannot be written: {error.strerror or error}") from error
+
+
+def _run_command(program: CommandTraining, request: TrainingRequest, folder: JobFolder, services: JobServices) -> None:
     values = {
         "seed": str(request.seed % SEEDS),
-        "out": str(out),
-        "state": str(state),
-        "data": "" if data is None else str(data),
+        "out": str(folder.out),
+        "state": str(folder.state),
+        "data": "" if folder.data is None else str(folder.data),
         "gpus": str(services.gpus),
-        "rows": str(_write_rows(inputs / "rows.npy", request.rows)),
-        "ask": str(_write_rows(inputs / "ask.npy", request.ask)),
     }
     filled = {}
-    for name, file_format in used_placeholders(program.command):
-        filled[name, file_format] = values[name]
-        if file_format in ROW_FORMATS:
-            rows = request.rows if name == "rows" else request.ask
-            filled[name, file_format] = str(_write_rows(inputs / f"{name}.{file_format}", rows))
+    with _writing(folder.root):
+        code = _make(folder.root / "code")
+        copy_code(program.code, code)
+        inputs = _make(folder.root / "in")
+        for name, rows in (("rows", request.rows), ("ask", request.ask)):
+            values[name] = str(_write_rows(inputs / f"{name}.npy", rows))
+            for file_format in ROW_FORMATS:
+                if (name, file_format) in used_placeholders(program.command):
+                    filled[name, file_format] = str(_write_rows(inputs / f"{name}.{file_format}", rows))
+        output = services.output or _make(folder.root / "printed")
+    filled |= {(name, ""): value for name, value in values.items()}
     variables = {PLACEHOLDERS[name][0]: value for name, value in values.items()}
-    output = services.output or _make(folder / "printed")
     run_command(fill_command(program.command, filled), code, variables, output, services)
 
 
 def _call_function(
-    program: FunctionTraining,
-    request: TrainingRequest,
-    state: Path,
-    out: Path,
-    data: Path | None,
-    services: JobServices,
+    program: FunctionTraining, request: TrainingRequest, folder: JobFolder, services: JobServices
 ) -> Any:
     function = program.function.load()
-    job = TrainingJob(request.rows, request.ask, request.seed % SEEDS, out, state, data, services.gpus, services.log)
+    job = TrainingJob(
+        request.rows,
+        request.ask,
+        request.seed % SEEDS,
+        folder.out,
+        folder.state,
+        folder.data,
+        services.gpus,
+        services.log,
+    )
     return function(job)
 
 
