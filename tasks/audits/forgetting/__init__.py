@@ -35,8 +35,9 @@ A training program of your own can train all these models (`training.command`, `
 receives row numbers and returns the probability of the true class, log-odds or a cross-entropy for each row of D_Q and
 the control set, so that the records stay with it: `records=COUNT`. It knows its records by number, so D_Q, D_C and the
 control set are rows of one data set (`query.first`, `query.examples`, `calibration.first`, `calibration.examples`).
-Unlearning methods other than retraining need the networks of Engram. Training accuracies are not reported, and likeness
-is checked by agreement alone if the program returns only a number per record.
+Unlearning methods other than retraining need the networks of Engram, and training accuracies are not reported. A
+target is called forgotten only if its accuracy on the control set is known: the program then returns the probabilities
+of all classes, with the true class in a column `label` if only the program holds the records.
 
 Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute on two cores.
 """

@@ -120,13 +120,13 @@ def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
         order = handout_order(config.probes)
         return table_answers(config.outputs, probes.labels, order, config.columns, config.interface)
     if inputs and row_training.is_programmed(inputs[0]):
-        values = _program_confidences(row_training.scores_of(inputs[0], probes.rows))
+        values = program_confidences(row_training.scores_of(inputs[0], probes.rows))
     else:
         values = confidences(config, inputs, probes.images, probes.labels)
     return Answers(values, np.full(len(probes.labels), np.nan))
 
 
-def _program_confidences(scored: Scored) -> Confidences:
+def program_confidences(scored: Scored) -> Confidences:
     """Return the probabilities of the true class from a program's log-odds."""
     return Confidences(round_confidences(np.exp(-np.logaddexp(0.0, -scored.score)), 0.0), 0.0, scored.correct)
 
