@@ -10,6 +10,7 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
@@ -51,7 +52,11 @@ def fit(config: ProgramFit, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a tra
     images = load(config.data)
     count = examples(config, images)
     rows = trained_on(config, count, joined_copies(config, images))
-    log_p = train_on_rows(config.program, config.data, rows, np.arange(count), config.seed).score
+    return fitted_table(config, train_on_rows(config.program, config.data, rows, np.arange(count), config.seed).score)
+
+
+def fitted_table(config: ProgramFit, log_p: NDArray[np.float64]) -> pa.Table:
+    """Return the table of a training with these log-likelihoods of all rows (FITTED, one epoch)."""
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     privacy = config.program.privacy
     return make_table(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tasks.audits.density.config import (
     Density,
@@ -22,7 +25,7 @@ from tasks.audits.density.config import (
 )
 from tasks.audits.density.log_densities import LogDensities
 from tasks.audits.density.presets import tiny
-from tasks.audits.density.program_fits import ProgramFit, fit
+from tasks.audits.density.program_fits import ProgramFit, fit, fitted_table
 from tasks.audits.density.reassignment import p_values
 from tasks.audits.density.tail import adjust_p_values
 from tasks.audits.density.trainings import trainings
@@ -30,14 +33,17 @@ from tasks.contract.job import marks
 from tasks.contract.resources import NO_RESOURCES, Resources
 from tasks.datasets.dataset import Dataset
 from tasks.programs.config import CommandTraining, FunctionTraining, Program, StatedPrivacy
-from tasks.programs.function import TrainingFunction
+from tasks.programs.function import TrainingFunction, TrainingJob
 from tasks.programs.process import ProgramFailed
+from tasks.programs.training import SEEDS
+from tasks.training.density_config import trained_on
 from tests.support.calibration import bounds
 from tests.support.plans import compute_roots, pinned, planned
 from tests.tasks.audits import row_programs
 
 ALL_MEASURES = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure(), DuplicateMeasure())
 ROWS = 24
+Array = NDArray[np.float64]
 
 
 def program(name: str, **settings: Any) -> FunctionTraining:
@@ -50,12 +56,16 @@ def audit(training: Program, **settings: Any) -> Memorization:
     return Memorization(training=training, **{**defaults, **settings})
 
 
-def count_called(name: str, seed: int) -> list[int]:
-    """The rows that are called memorised."""
-    (config,) = pinned("density", [Density(audit(program(name), seed=seed))])
+def called_rows(train: Callable[[TrainingJob], Array], seed: int) -> list[int]:
+    """The rows that an audit of this program calls memorised."""
+    (config,) = pinned("density", [Density(audit(program("remember"), seed=seed))])
     plan = trainings(config.question)
     assert plan is not None
-    tables = [job.function(job.config, ()) for job in plan.fits]
+    tables = []
+    for job in plan.fits:
+        rows = trained_on(job.config, ROWS)
+        request = TrainingJob(rows, np.arange(ROWS), job.config.seed % SEEDS, Path(), Path())
+        tables.append(fitted_table(job.config, train(request)))
     (block,) = LogDensities(plan.models, tables).blocks(1)
     p = p_values(block.log_p, block.held_out, 1023, np.random.default_rng(seed), negligible=0.1)
     return np.flatnonzero(adjust_p_values(p, False) <= 0.05).tolist()
@@ -73,9 +83,10 @@ def test_program_takes_the_place_of_density_models() -> None:
 
 
 def test_program_that_ignores_rows_memorises_nothing() -> None:
-    false_alarms = sum(bool(count_called("ignore_rows", seed)) for seed in range(40))
-    assert false_alarms <= bounds(0.05, 40)[1]
-    assert count_called("ignore_rows_and_seed", 0) == []
+    false_alarms = sum(bool(called_rows(row_programs.ignore_rows, seed)) for seed in range(60))
+    assert false_alarms <= bounds(0.05, 60)[1]
+    assert called_rows(row_programs.ignore_rows_and_seed, 0) == []
+    assert called_rows(row_programs.remember, 0) == [row_programs.REMEMBERED]
 
 
 def test_rows_can_be_left_out_one_by_one() -> None:
