@@ -126,7 +126,8 @@ def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: l
         if len(likeliest) != 1:
             continue
         path = likeliest[0].path
-        if _given_tag(members.get(path, {}), value, path) in members.get(path, ()):
+        tag = _given_tag(members.get(path, {}), value, path)
+        if isinstance(tag, str) and tag in members.get(path, ()):
             selections[path] = value
     return selections
 
