@@ -132,8 +132,13 @@ class CombinedShares(Ranged):
             yield "shares have several data sets; row numbers refer to one"
 
     @property
+    def part(self) -> Part | Remainder:
+        """The part of the first share. All parts are of its data set."""
+        return self.shares[0].part
+
+    @property
     def data(self) -> Dataset:
-        return self.shares[0].part.data
+        return self.part.data
 
     def rows(self, images: Images) -> Rows:
         """Return the rows of all shares, ascending, each once."""

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from tasks.audits.density.answer import certificate, verdict
 from tasks.audits.density.config import (
     Density,
     DuplicateMeasure,
@@ -71,9 +73,14 @@ def called_rows(train: Callable[[TrainingJob], Array], seed: int) -> list[int]:
     return np.flatnonzero(adjust_p_values(p, False) <= 0.05).tolist()
 
 
-def test_program_takes_the_place_of_density_models() -> None:
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pa.Table]:
+    """The tables of an audit whose program remembers one row."""
     (roots,) = planned("density", [Density(audit(program("remember")))])
-    tables = compute_roots(roots)
+    return compute_roots(roots)
+
+
+def test_program_takes_the_place_of_density_models(tables: dict[str, pa.Table]) -> None:
     assert set(tables) == {"scores", "distribution", "fits", "summary"}  # those that need no images or samples
     table = tables["scores"]
     assert np.flatnonzero(table["p_adjusted"].to_numpy() <= 0.05).tolist() == [row_programs.REMEMBERED]
@@ -87,6 +94,17 @@ def test_program_that_ignores_rows_memorises_nothing() -> None:
     assert false_alarms <= bounds(0.05, 60)[1]
     assert called_rows(row_programs.ignore_rows_and_seed, 0) == []
     assert called_rows(row_programs.remember, 0) == [row_programs.REMEMBERED]
+
+
+def test_answer_about_numbered_rows_names_records(tables: dict[str, pa.Table]) -> None:
+    config = Density(audit(program("remember")))
+    result = verdict(config, tables["summary"])
+    page = certificate(config, tables["summary"], result)
+    assert result.answer == "memorised"
+    assert "one of 24 records became more than" in result.sentence
+    assert "mage" not in f"{result}{page}"
+    assert "a record" in str(page)
+    assert not any("privacy.epsilon" in step for step in page.steps)  # a setting of Engram's own training
 
 
 def test_rows_can_be_left_out_one_by_one() -> None:
