@@ -118,7 +118,8 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     from orchestrator.spec.audits import find
 
     audit = find(spec.audit).audit
-    spec = _name_row_data(spec, audit.rows_field)
+    if audit.rows_field:
+        spec = _name_row_data(spec, (audit.rows_field, *audit.further_rows_fields))
     set_and_swept = sorted(set(spec.set) & set(spec.sweep))
     if set_and_swept:
         raise SpecError(f"{set_and_swept[0]} is both set and swept; specify it only once")
@@ -148,15 +149,16 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     return cells
 
 
-def _name_row_data(spec: Spec, field: str) -> Spec:
+def _name_row_data(spec: Spec, fields: Sequence[str]) -> Spec:
     """Replace `records=COUNT`, the records that only a user's program holds, by the data set `rows:COUNT`."""
     count = spec.set.get(RECORDS)
-    if not field or not str(count).isdigit():
+    if not str(count).isdigit():
         return spec
-    if field in spec.set:
-        raise SpecError(f"records is {count} and {field} is {spec.set[field]}; give only one of them")
+    for name in fields:
+        if name in spec.set:
+            raise SpecError(f"records is {count} and {name} is {spec.set[name]}; give only one of them")
     others = {name: value for name, value in spec.set.items() if name != RECORDS}
-    return replace(spec, set={field: f"{ROWS}{count}", **others})
+    return replace(spec, set={**dict.fromkeys(fields, f"{ROWS}{count}"), **others})
 
 
 def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Setting:

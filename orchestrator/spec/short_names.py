@@ -23,15 +23,15 @@ from tasks.contract.alternatives import tag_of, tagged_members
 class _Field:
     """A field path, and the tags that must be set for the configuration to have this field.
 
-    `selects` maps the paths of alternatives to the tags to set. `tags` are the alternatives of the field itself, and
-    `selected` is the current one. `prefix` is the prefix of its values in text form, if its type has one. `is_absent`
-    is true below an optional field without a value, which the setting would create. `is_unknown` is true if the
-    alternative has no such field.
+    `selects` maps the paths of alternatives to the tags to set. `members` are the alternatives of the field itself by
+    tag, and `selected` is the current one. `prefix` is the prefix of its values in text form, if its type has one.
+    `is_absent` is true below an optional field without a value, which the setting would create. `is_unknown` is true if
+    the alternative has no such field.
     """
 
     path: str
     selects: Mapping[str, str]
-    tags: tuple[str, ...] = ()
+    members: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     selected: str = ""
     prefix: str = ""
     is_absent: bool = False
@@ -40,6 +40,10 @@ class _Field:
     @property
     def name(self) -> str:
         return self.path.rpartition(".")[2]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.members)
 
     def select(self, tag: str) -> Mapping[str, str]:
         """Return the tags to set for a field that belongs to this alternative."""
@@ -114,13 +118,17 @@ def find_paths(
 
 
 def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
-    """Return the tags selected through the short name of a field, such as `criterion=simclr`."""
-    tags = {field.path: field.tags for field in fields}
+    """Return the tags, or the text, selected through the short name of a field, such as `criterion=simclr`."""
+    members = {field.path: field.members for field in fields}
     selections = {}
     for name, value in settings.items():
         likeliest = _likeliest(_candidates(kind, name, settings, fields))
-        if len(likeliest) == 1 and value in tags.get(likeliest[0].path, ()):
-            selections[likeliest[0].path] = value
+        if len(likeliest) != 1:
+            continue
+        path = likeliest[0].path
+        tag = _given_tag(members.get(path, {}), value, path)
+        if isinstance(tag, str) and tag in members.get(path, ()):
+            selections[path] = value
     return selections
 
 
@@ -265,7 +273,7 @@ def _fields_below(
             selected = given_tag
         else:
             selected = tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected, text_prefix, is_absent)
+        field = _Field(path, selects, members, selected, text_prefix, is_absent)
         yield field
         for tag, member in members.items():
             if given_tag != selected or tag == selected:

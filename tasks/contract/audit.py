@@ -123,6 +123,7 @@ class Audit:
         None if `examples` is the only such field.
     rows_field: The field of the data set whose records only a user's training program may hold, so that `records=COUNT`
         sets it. Empty if the audit runs no such programs.
+    further_rows_fields: Fields of the other parts of this data set, which `records=COUNT` sets as well.
     reads_tables: Whether its data sets may be tables of features (`table:FILE#label=COLUMN`).
     usual: The fields that most users set, as they are typed (short names are possible), in the order in which
         `engram show` lists them. If empty, it lists all fields.
@@ -144,6 +145,7 @@ class Audit:
     power: Callable[[Any], Iterable[Power]] | None = None
     limits: Callable[[Any], Mapping[str, int]] | None = None
     rows_field: str = ""
+    further_rows_fields: tuple[str, ...] = ()
     reads_tables: bool = False
     usual: tuple[str, ...] = ()
 

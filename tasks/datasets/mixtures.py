@@ -120,6 +120,32 @@ class Share(Ranged):
 
 
 @dataclass(frozen=True)
+class CombinedShares(Ranged):
+    """Shares of several parts of one data set."""
+
+    shares: tuple[Share, ...]
+
+    def conflicts(self) -> Iterator[str]:
+        if not self.shares:
+            yield "shares is empty; there must be at least one"
+        if len({share.part.data for share in self.shares}) > 1:
+            yield "shares have several data sets; row numbers refer to one"
+
+    @property
+    def part(self) -> Part | Remainder:
+        """The part of the first share. All parts are of its data set."""
+        return self.shares[0].part
+
+    @property
+    def data(self) -> Dataset:
+        return self.part.data
+
+    def rows(self, images: Images) -> Rows:
+        """Return the rows of all shares, ascending, each once."""
+        return np.unique(np.concatenate([share.rows(images) for share in self.shares]))
+
+
+@dataclass(frozen=True)
 class BalancedHalf(Ranged):
     """The half of a part that model `number` of `models` is trained on. Half of the models are trained on each record.
 

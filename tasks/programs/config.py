@@ -6,7 +6,7 @@ given by their numbers, and returns a score per record, a model, or samples (`ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -112,3 +112,16 @@ Program = CommandTraining | FunctionTraining
 def without_resources(program: Program) -> Program:
     """Return the program as a key sees it: without the resources of its jobs."""
     return replace(program, resources=NO_RESOURCES)
+
+
+def row_conflicts(program: Program, returns: Sequence[Returns], numbers: str) -> Iterator[str]:
+    """Yield why an audit cannot use a program that trains on given rows and returns one of these `numbers`."""
+    if program.returns not in returns:
+        *others, last = returns
+        allowed = f"{', '.join(others)} or {last}" if others else last
+        yield (
+            f"training.returns is {program.returns}; it must be {allowed}, since this audit needs {numbers} of each "
+            "record"
+        )
+    if isinstance(program, CommandTraining) and program.uses("data"):
+        yield "training.command has the placeholder {data}; this audit changes no records, so it must be {rows}"

@@ -75,6 +75,11 @@ def score_result(result: Any, out: Path, returns: Returns, requested: Requested)
     """
     if returns == "samples":
         return _score_samples(out, requested)
+    if returns == "log_likelihood" and _is_model(result):
+        raise ProgramFailed(
+            "the training function returned a model, and training.returns is log_likelihood: return one "
+            "log-likelihood per requested record"
+        )
     if returns == "model" or _is_model(result):
         return _score_by_model(_find_model(out) if result is None else result, requested)
     if result is None:

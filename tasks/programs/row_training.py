@@ -15,8 +15,8 @@ from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import is_numbered
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
+from tasks.datasets.dataset import Dataset, is_numbered
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CombinedShares, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
 from tasks.programs.returned import Requested, Scored
 from tasks.programs.training import TrainingRequest, train_and_score
@@ -34,18 +34,20 @@ PROGRAM = pa.schema(
     ]
 )
 
+TrainedShare = Share | BalancedHalf | CoinedCanaries | CombinedShares
+
 
 @dataclass(frozen=True)
 class RowTraining(Ranged):
     """One training by a program: the rows that it trains on, those that it scores, and its seed."""
 
     program: Program
-    share: Share | BalancedHalf | CoinedCanaries
-    scored: Part
+    share: TrainedShare
+    scored: Part | CombinedShares
     seed: Annotated[int, AtLeast(0)] = 0
 
 
-def training_job(program: Program, share: Share | BalancedHalf | CoinedCanaries, scored: Part, seed: int) -> Job:
+def training_job(program: Program, share: TrainedShare, scored: Part | CombinedShares, seed: int) -> Job:
     """Plan one training by a program, with the resources that it states.
 
     Raises ValueError if the audit changes records, which a program does not see.
@@ -59,20 +61,21 @@ def training_job(program: Program, share: Share | BalancedHalf | CoinedCanaries,
 
 
 def work(config: RowTraining) -> Work:
+    return name_work(config.program)
+
+
+def name_work(program: Program) -> Work:
     """Return the work: one training of this program, whose duration only a run or `check-training` can tell."""
-    return Work({f"train with {config.program.name}": 1.0})
+    return Work({f"train with {program.name}": 1.0})
 
 
 @task(version=1, name="programs.train", trains=1, work=work)
 def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
     """Train on the rows of the share and score the rows of the part (PROGRAM)."""
-    dataset = config.share.part.data
+    dataset = config.scored.data
     images = load(dataset)
-    rows = config.share.rows(images)
-    asked = config.scored.rows(load(config.scored.data))
-    held = None if is_numbered(dataset) else images
-    requested = Requested(asked, len(images.train_images), held, np.isin(asked, rows))
-    scored = train_and_score(config.program, TrainingRequest(rows, asked, config.seed), requested)
+    asked = config.scored.rows(images)
+    scored = train_on_rows(config.program, dataset, config.share.rows(images), asked, config.seed)
     privacy = config.program.privacy
     return make_table(
         PROGRAM,
@@ -84,6 +87,23 @@ def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a 
         correct=[scored.correct],
         epsilons=[[] if privacy is None else [privacy.epsilon]],
     )
+
+
+def train_on_rows(program: Program, dataset: Dataset, rows: Rows, asked: Rows, seed: int) -> Scored:
+    """Train on these rows of the data set's training split, and score the rows that are asked."""
+    images = load(dataset)
+    held = None if is_numbered(dataset) else images
+    requested = Requested(asked, len(images.train_images), held, np.isin(asked, rows))
+    return train_and_score(program, TrainingRequest(rows, asked, seed), requested)
+
+
+def check_held(dataset: Dataset) -> None:
+    """Raise ValueError if Engram knows the records only by number, so that only a program can train on them."""
+    if is_numbered(dataset):
+        raise ValueError(
+            f"{dataset.name} has only row numbers, which a training program of your own needs: give training.command "
+            "or training=package.module:train, or name a data set"
+        )
 
 
 def is_programmed(model: pa.Table) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,22 @@ class Row(Ranged):
     row: Annotated[int, AtLeast(0)]
 
 
+class RowDesign(Protocol):
+    """The rows of a training: the first `examples` training images (0: all) except those `held_out`."""
+
+    @property
+    def data(self) -> Dataset: ...
+
+    @property
+    def held_out(self) -> Fold | ReleasedFold | Row | None: ...
+
+    @property
+    def examples(self) -> int: ...
+
+    @property
+    def joins_copies(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class DensityTraining(Ranged):
     """One training of a density model, and its evaluation.
@@ -212,7 +228,7 @@ class RefinedTraining(DensityTraining):
             yield f"refinement_steps is {self.refine}; it must be 0 for your own model, which has no built-in codes"
 
 
-def examples(config: DensityTraining, images: Images) -> int:
+def examples(config: RowDesign, images: Images) -> int:
     """Return the number of images that are trained on or held out. Raises ValueError if the split has fewer."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
@@ -220,7 +236,7 @@ def examples(config: DensityTraining, images: Images) -> int:
     return count
 
 
-def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def trained_on(config: RowDesign, count: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the rows among the first `count` that are not held out.
 
     If `copies` gives the first copy of each row, exact copies are held out together.
@@ -240,7 +256,7 @@ def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | 
     return np.arange(count)
 
 
-def joined_copies(config: DensityTraining, images: Images) -> NDArray[np.int64] | None:
+def joined_copies(config: RowDesign, images: Images) -> NDArray[np.int64] | None:
     """Return the first exact copy of each possible training row, or None if copies are not held out together."""
     if config.joins_copies:
         return first_copies(images)[: examples(config, images)]

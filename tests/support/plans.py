@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+
 from orchestrator.planning.plan import Plan
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell, pin_cells
-from tasks.contract.job import Roots, marks
+from tasks.contract.job import Job, Roots, marks
 
 DIGESTS: dict[str, str] = {}  # of the files that these tests have read
 
@@ -41,3 +43,24 @@ def preset_plan(audit: str, *presets: str) -> Plan:
 def calls(roots: Iterable[Roots]) -> Counter[str]:
     """The number of jobs of each task in the given plans. Equal jobs count once."""
     return Counter(marks(job.function).name for job in union(roots).jobs.values())
+
+
+def compute_roots(roots: Roots) -> dict[str, pa.Table]:
+    """The table of each root, computed in this process."""
+    done: dict[int, pa.Table] = {}
+    tables = {}
+    for name, jobs in roots.items():
+        if isinstance(jobs, Job):
+            tables[name] = compute(jobs, done)
+        else:
+            tables[name] = pa.concat_tables([compute(job, done) for job in jobs])
+    return tables
+
+
+def compute(job: Job, done: dict[int, pa.Table]) -> pa.Table:
+    """The table of a job; computes the jobs that it depends on first."""
+    if id(job) not in done:
+        if job.after is not None:
+            compute(job.after, done)
+        done[id(job)] = job.function(job.config, [compute(source, done) for source in job.inputs])
+    return done[id(job)]

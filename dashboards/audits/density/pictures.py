@@ -19,6 +19,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
 from tasks.audits.density.config import Density, KernelDensity, Memorization, NearDuplicates
 from tasks.datasets.catalog import is_embedded, load
+from tasks.datasets.dataset import is_numbered
 
 EACH = 15  # observations per group
 PAIRS = 8  # pairs of near-duplicates
@@ -45,6 +46,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     data = config.question.data
     rows_of_groups = {NAMES[name]: observations.rows[members] for name, members in groups.items()}
     rows = f"Rows of observations. {list_groups(rows_of_groups)}"
+    if is_numbered(data):
+        return Gallery(CAPTION, False, f"Engram knows these records only by number. {rows}")
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {rows}")

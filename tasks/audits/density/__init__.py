@@ -30,6 +30,11 @@ Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep gen
 algorithm 1, the leave-one-out score eq. 2, the ratio eq. 6, the mitigations section 5. The matched-count score, the
 null, the p-values and the gain are ours.
 
+A training program of your own can take the place of the density models. It receives the numbers of the rows to train
+on and returns a log-likelihood of each row in nats (`training.returns=log_likelihood`), so that the records stay with
+it (`records=COUNT`). No model is then trained on all data, and the measures that need samples, losses or, without
+`data`, images are left out: neighbours, losses, the comparison with a constant, outliers and duplicates.
+
 Cost. L x K trainings, and one on all data. `quickstart` takes about two minutes on two otherwise idle cores.
 
 Decisions that the paper leaves open or that differ from its code. All models see the same binarised (or dequantised)
@@ -58,6 +63,7 @@ from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
+from tasks.programs.config import Program
 
 __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
@@ -79,7 +85,7 @@ def about(config: Memorization) -> About:
         planned=config.repetitions * config.models,
         smallest=smallest_p_value(config.repetitions, config.models),
         published=repeats(config),
-        privacy=config.training.guarantee if holds_out_rows else None,
+        privacy=config.guarantee if holds_out_rows else None,
         planted="" if config.planting is None else str(config.planting),
         together=not holds_out_rows and (is_enumerated or config.permutations >= LEAST_DRAWS),
     )
@@ -88,6 +94,8 @@ def about(config: Memorization) -> About:
 def subject(config: Density) -> str:
     match config.question:
         case Memorization() as question:
+            if isinstance(question.training, Program):
+                return f"a training program of {question.data.name}"
             return f"{question.training.model} of {question.data.name}"
         case NearDuplicates() as question:
             return question.data.name
@@ -97,7 +105,7 @@ def subject(config: Density) -> str:
 
 def stand_in(config: Density) -> str:
     question = config.question
-    if not isinstance(question, Memorization):
+    if not isinstance(question, Memorization) or isinstance(question.training, Program):  # a program is the user's own
         return ""
     return stand_in_trained(question.data, question.training.model.name, "density model")
 
@@ -136,4 +144,5 @@ AUDIT = Audit(
         stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
+    rows_field="data",
 )

@@ -16,6 +16,7 @@ from tasks.audits.density.config import Density, KernelDensity, Memorization, Ne
 from tasks.audits.density.evidence import SIGNIFICANT, SURELY, Evidence, read_evidence
 from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.reassignment import smallest_p_value
+from tasks.audits.density.record_words import is_about_records, name_records
 from tasks.audits.density.sentences import (
     describe_all_together,
     describe_count,
@@ -84,7 +85,7 @@ BY_COUNT = Case[Evidence](
     because=lambda _config, _evidence: ". This count decides the answer.",
     explain=lambda config, evidence: _explain_count(config, evidence),
     line=lambda _config, evidence: plain.count_line(evidence),
-    steps=plain.REVIEW_IMAGES,
+    steps=plain.advise_review,
     further_error="On average, {often} {level} of 100 identified images are false alarms.",
 )
 TOGETHER = Case[Evidence](
@@ -99,7 +100,7 @@ TOGETHER = Case[Evidence](
     explain=lambda config, evidence: _explain_together(config, evidence),
     line=lambda _config, evidence: plain.all_together_line(evidence),
     rows=lambda evidence: (evidence.names[1], evidence.names[0], *evidence.names[2:]),
-    steps=plain.PROTECT_ALL_IMAGES,
+    steps=plain.advise_protection,
 )
 RULES = Rules[Evidence](
     (
@@ -129,7 +130,7 @@ RULES = Rules[Evidence](
             "detected in {power} % of cases (by the upper 95 % limit of the detection limit), which requires that "
             f"{single_item('image')}",
             lambda evidence: evidence.gap_is_negligible and evidence.would_find_one,
-            steps=plain.NEAR_COPIES,
+            steps=plain.advise_search,
         ),
         undecided(
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
@@ -254,11 +255,13 @@ ANSWERING = Answering[Evidence](
 
 
 def verdict(config: Density, summary: pa.Table) -> Verdict:
-    return ANSWERING.verdict(config, summary)
+    result = ANSWERING.verdict(config, summary)
+    return name_records(result) if is_about_records(config) else result
 
 
 def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
-    return ANSWERING.certificate(config, summary, verdict)
+    result = ANSWERING.certificate(config, summary, verdict)
+    return name_records(result) if is_about_records(config) else result
 
 
 # The mean over all images compares runs. The number of images that are identified depends on the number of

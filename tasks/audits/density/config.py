@@ -13,10 +13,12 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
 from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
+from tasks.programs.config import Program, Returns, StatedPrivacy, row_conflicts
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate
 
+RETURNS: tuple[Returns, ...] = ("log_likelihood",)  # of a user's program
 RELEASED = ("mnist", "cifar10", "celeba")  # data sets for which the paper's code draws partitions
 
 
@@ -149,19 +151,21 @@ class Memorization(Ranged):
 
     data: Dataset = Dataset("mnist")
     """Images."""
-    training: ModelTraining = ModelTraining()
-    """Training of the models."""
+    training: ModelTraining | Program = ModelTraining()
+    """How each model is trained: a density model by Engram, or your own program, which returns a log-likelihood of each
+    record."""
     estimator: KFold | PublishedFolds | SingleRows = KFold()
     """Data held out of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
     """Number of random partitions into folds (L); for loo, number of models trained on all data, and of models trained
     without each held-out image."""
     measures: tuple[Measured, ...] = (ScoreMeasure(),)
-    """Measures; scores are always computed."""
+    """Measures; scores are always computed. Without samples of the model or without images, as with your own program,
+    measures that need them are left out."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: number of training images, from the first; 0: all."""
     samples: Annotated[int, AtLeast(1)] = 256
-    """Number of codes per estimate of log p."""
+    """Number of codes per estimate of log p, for density models by Engram."""
     resample_pixels: bool = False
     """Whether binarised or dequantised pixels are drawn again for each model, as published; false: once for all models.
     """
@@ -182,6 +186,13 @@ class Memorization(Ranged):
     def conflicts(self) -> Iterator[str]:
         if not self.detectable > self.negligible:
             yield f"detectable is {self.detectable}; it must be above negligible, {self.negligible}"
+        if isinstance(self.training, Program):
+            yield from row_conflicts(self.training, RETURNS, "a log-likelihood in nats")
+            if self.is_null:
+                yield (
+                    f"evaluation_split is test and training is {self.training.tag}; it must be train, since a program "
+                    "scores the rows of the training images"
+                )
         if isinstance(self.estimator, SingleRows) and self.measure(NeighbourMeasure) is not None:
             yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
         if self.has_released_partitions:
@@ -204,6 +215,19 @@ class Memorization(Ranged):
     def measure(self, kind: type[M]) -> M | None:
         """Return the requested measure of this kind. None if it is not requested."""
         return next((measure for measure in self.measures if isinstance(measure, kind)), None)
+
+    @property
+    def recorded(self) -> tuple[int, ...]:
+        """Epochs after which log p is estimated, including the last. A program counts as one epoch."""
+        return (1,) if isinstance(self.training, Program) else self.training.recorded
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        """The privacy guarantee of the training, which a program only states, or None without one."""
+        guarantee = self.training.guarantee
+        if isinstance(guarantee, StatedPrivacy):
+            return Privacy(guarantee.epsilon, guarantee.delta)
+        return guarantee
 
     @property
     def leaves_out_rows(self) -> bool:

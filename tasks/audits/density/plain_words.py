@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from tasks.audits.density.config import Density, Memorization
 from tasks.audits.density.evidence import SIGNIFICANT, Evidence
 from tasks.audits.density.measures.scores import FOUND
+from tasks.audits.density.record_words import is_about_records
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
 from tasks.contract.examined_models import NOT_DEPLOYED, describe_trained
 from tasks.contract.factors import MILLION, describe_change, format_times
 from tasks.contract.summaries import blank_weak_interval
+from tasks.programs.config import Program
 
 SYMBOLS: Mapping[str, str] = {
     "M": "the published score: the logarithm of how many times as likely an image is under models that trained on it, "
@@ -29,18 +31,6 @@ SYMBOLS: Mapping[str, str] = {
 ASKED = "Does a generative model that is trained in this way memorise individual images of its training data?"
 NOTICE_OF_NULL = "This is a control run: no model was trained on the tested images. "
 
-RETRAIN = advise_retraining("privacy.epsilon=8", "remove near copies from the data")
-REVIEW_IMAGES = (
-    "Review the images reported as memorised before you share the model or images that it generates (`engram "
-    "results RUN scores` lists them).",
-    RETRAIN,
-)
-PROTECT_ALL_IMAGES = (
-    "Treat every tested image as possibly memorised before you share the model or images that it generates: the audit "
-    "cannot tell which ones are.",
-    RETRAIN,
-)
-NEAR_COPIES = ("Check the data for near copies of images, which this audit cannot assess (`question=duplicates`).",)
 
 PROBABILITY = "A generative model gives every image a probability, which measures how readily it would produce it."
 
@@ -49,6 +39,35 @@ def format_factor(nats: float) -> str:
     """Format a difference in log probability as a factor, such as "about 1,800 times"."""
     times = format_times(nats)
     return f"{times} times" if times.startswith("more") else f"about {times} times"
+
+
+def advise_review(config: Density, _evidence: Evidence | None) -> tuple[str, ...]:
+    return (
+        "Review the images reported as memorised before you share the model or images that it generates (`engram "
+        "results RUN scores` lists them).",
+        _advise_retraining(config),
+    )
+
+
+def advise_protection(config: Density, _evidence: Evidence | None) -> tuple[str, ...]:
+    return (
+        "Treat every tested image as possibly memorised before you share the model or images that it generates: the "
+        "audit cannot tell which ones are.",
+        _advise_retraining(config),
+    )
+
+
+def advise_search(config: Density, _evidence: Evidence | None) -> tuple[str, ...]:
+    """Advise on near copies, which are found only in images that Engram holds."""
+    setting = "" if is_about_records(config) else " (`question=duplicates`)"
+    return (f"Check the data for near copies of images, which this audit cannot assess{setting}.",)
+
+
+def _advise_retraining(config: Density) -> str:
+    """Advise training differently. A program of the user has settings of its own for privacy."""
+    question = config.question
+    is_users_own = isinstance(question, Memorization) and isinstance(question.training, Program)
+    return advise_retraining("" if is_users_own else "privacy.epsilon=8", "remove near copies from the data")
 
 
 def name_models(config: Density) -> str:

@@ -30,6 +30,7 @@ from tasks.audits.density.config import (
 from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
+from tasks.programs.config import Program
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
@@ -51,6 +52,7 @@ CELEBA = replace(
     ),
     measures=LARGE,
 )
+TINY_ROWS = 120
 QUICKSTART = Memorization(
     data=Dataset("digits"),
     training=ModelTraining(epochs=50, evaluation_interval=25),
@@ -201,6 +203,8 @@ OPEN = ("measures", "negligible", "detectable", "permutations", "draws", "seed")
 
 def repeats(config: Memorization) -> str:
     """Return the cell whose settings the configuration repeats. Empty if there is none."""
+    if isinstance(config.training, Program):
+        return ""
     return next(
         (name for name, (cell, _) in CELLS.items() if comparable_config(cell) == comparable_config(config)),
         "",
@@ -213,9 +217,13 @@ def numbers(cell: str) -> Numbers:
 
 
 def comparable_config(config: Memorization) -> Memorization:
-    """Reset the seed, the draws and settings that do not affect the final score to their defaults."""
+    """Reset the seed, the draws and settings that do not affect the final score to their defaults.
+
+    Asserts that Engram trains the models.
+    """
+    assert isinstance(config.training, ModelTraining)
     estimator = KFold(config.estimator.folds) if isinstance(config.estimator, PublishedFolds) else config.estimator
-    privacy = config.training.privacy if config.training.guarantee else LinkedTraining()
+    privacy = config.training.privacy if config.guarantee else LinkedTraining()
     training = with_defaults(config.training, ("evaluation_interval",), privacy=privacy)
     return with_defaults(config, OPEN, data=Dataset(config.data.name), training=training, estimator=estimator)
 
@@ -233,10 +241,12 @@ def tiny(config: Density) -> Density:
 
 def _tiny_observations(config: Memorization) -> Memorization:
     training = config.training
+    if isinstance(training, Program):  # keeps its data
+        return replace(_tiny_design(config, 3), examples=min(config.examples or TINY_ROWS, TINY_ROWS))
     slow = training.model.name.startswith("conv")
     planted = "" if config.planting is None else f"#{config.planting}"
     return replace(
-        config,
+        _tiny_design(config, 2 if slow else 3),
         data=Dataset("photos#32x32#rgb" if slow else f"digits{planted}"),
         training=replace(
             training,
@@ -244,10 +254,17 @@ def _tiny_observations(config: Memorization) -> Memorization:
             evaluation_interval=1 if training.evaluation_interval else 0,
             privacy=LinkedTraining(1) if training.link else training.privacy,
         ),
-        estimator=_tiny_estimator(config, 2 if slow else 3),
-        repetitions=2,
-        examples=48 if slow else 120,
+        examples=48 if slow else TINY_ROWS,
         samples=min(config.samples, 8),
+    )
+
+
+def _tiny_design(config: Memorization, folds: int) -> Memorization:
+    """Reduce the number of models and of draws."""
+    return replace(
+        config,
+        estimator=_tiny_estimator(config, folds),
+        repetitions=2,
         permutations=min(config.permutations, 99),
         draws=min(config.draws, 8),
     )

@@ -10,6 +10,7 @@ from tasks.audits.density.measures.scores import FEW_SAMPLES, FOUND
 from tasks.audits.density.plain_words import format_factor
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.contract.summaries import Row, blank_weak_interval, numerator, p_in_words
+from tasks.programs.config import Program
 from tasks.training.recipe import Privacy
 
 FEW = 4  # repetitions; the t interval of three is 2.2 times as wide as with many
@@ -149,7 +150,8 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
             f"Some trainings are missing: the image with the fewest models has {fewest['estimate']:.0f} of the "
             f"{fewest['n']} planned."
         )
-    if not config.leaves_out_rows and background.full_model_loss is None:
+    trains_full_model = not (config.leaves_out_rows or isinstance(config.training, Program))
+    if trains_full_model and background.full_model_loss is None:
         yield "The model of all data is missing, so its loss and its samples are not reported."
     median = background.effective
     below = background.few_effective
@@ -160,8 +162,8 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
             f"the images (median over an image's models, n = {median['n']:,}). Scores therefore depend on the encoder "
             "as well as on the density."
         )
-    if config.training.guarantee is not None:
-        yield _describe_privacy(config.training.guarantee, background)
+    if config.guarantee is not None:
+        yield _describe_privacy(config.guarantee, isinstance(config.training, Program), background)
     if background.planted is not None:
         yield _describe_planted(config, background.planted)
 
@@ -177,11 +179,11 @@ def _describe_planted(config: Memorization, planted: Row) -> str:
     )
 
 
-def _describe_privacy(privacy: Privacy, background: Background) -> str:
-    """Compare the differential privacy guarantee with the scores."""
+def _describe_privacy(privacy: Privacy, is_stated: bool, background: Background) -> str:
+    """Compare the differential privacy guarantee, which a program only states, with the scores."""
     promise = (
-        f"Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which does not bound a single "
-        "score"
+        f"Training was {'stated to be ' if is_stated else ''}({privacy.epsilon:g}, {privacy.delta:g})-differentially "
+        "private, which does not bound a single score"
     )
     largest = background.largest
     above = background.above_epsilon

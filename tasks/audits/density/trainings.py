@@ -8,14 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from tasks.audits.density.config import Memorization, NeighbourMeasure, Question, SingleRows
+from tasks.audits.density.config import Memorization, ModelTraining, NeighbourMeasure, Question, SingleRows
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
+from tasks.audits.density.program_fits import ProgramFit, fit_job
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.images import Images
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
+from tasks.programs.config import Program
+from tasks.programs.row_training import check_held
 from tasks.training.chains import chain
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row
@@ -29,8 +32,9 @@ class Trainings:
 
     `models` describes the models and their held-out data. `fits` are their jobs, repetition by repetition, which give
     log p of the observations. `full_model` contains the links of the one model trained on all data, from which samples
-    are drawn. It is empty for leave-one-out, where half of the models are trained on all data. `seed` determines the
-    draws of both score tables, so that the distribution describes the scores of the observations.
+    are drawn. It is empty for leave-one-out, where half of the models are trained on all data, and for a user's
+    program, which returns no samples. `seed` determines the draws of both score tables, so that the distribution
+    describes the scores of the observations.
     """
 
     config: Memorization
@@ -60,14 +64,15 @@ def trainings(config: Question) -> Trainings | None:
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.has_released_partitions else Folds
     folds = kind(config.data, count, partitions, config.models, config.evaluation_split, joins_copies=joins_copies)
-    return Trainings(config, folds, _join_links(_fold_chains(config, shared)), whole(config, shared, images), seed)
+    full_model = () if isinstance(shared, ProgramFit) else whole(config, shared, images)
+    return Trainings(config, folds, _join_links(_fold_chains(config, shared)), full_model, seed)
 
 
 def _join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
     return tuple(job for links in chains for job in links)
 
 
-def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
+def _fold_chains(config: Memorization, shared: DensityTraining | ProgramFit) -> Iterator[Chain]:
     """Yield the L x K models, repetition by repetition. `shared` is their common configuration."""
     kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
@@ -86,10 +91,11 @@ def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chai
 
 def draws(config: Memorization) -> bool:
     """Return whether samples are drawn. A user's own model may not support this."""
-    return not is_own(config.training.model.name) or config.measure(NeighbourMeasure) is not None
+    is_users_own = isinstance(config.training, Program) or is_own(config.training.model.name)
+    return not is_users_own or config.measure(NeighbourMeasure) is not None
 
 
-def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
+def _row_chains(config: Memorization, shared: DensityTraining | ProgramFit, rows: tuple[int, ...]) -> Iterator[Chain]:
     """Yield `repetitions` models trained on all data, then `repetitions` models without each held-out row."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
@@ -112,7 +118,9 @@ def left_out(config: Memorization, estimator: SingleRows, images: Images, count:
 
 def observations(config: Memorization, images: Images) -> int:
     """Count the observations with a score. Raises ValueError if the data are too few or do not fit the model."""
-    config.training.model.check_size(*images.shape[:2])
+    if isinstance(config.training, ModelTraining):
+        check_held(config.data)
+        config.training.model.check_size(*images.shape[:2])
     available = len(images.train_images)
     count = config.examples or available
     if config.evaluation_split == "test":
@@ -148,8 +156,10 @@ def partition(config: Memorization, repetition: int) -> int:
     return seeds.derive(config.seed, "partition", repetition)
 
 
-def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
+def fitting(config: Memorization, joins_copies: bool) -> DensityTraining | ProgramFit:
     """Return the settings that all trainings share."""
+    if isinstance(config.training, Program):
+        return ProgramFit(config.training, config.data, examples=config.examples, joins_copies=joins_copies)
     kind = partial(RefinedTraining, refine=config.refinement_steps) if config.refinement_steps else DensityTraining
     return kind(
         data=config.data,
@@ -170,8 +180,11 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
     )
 
 
-def _link_training(config: Memorization, training: DensityTraining) -> Chain:
-    """Split the training into links of `link` epochs, each evaluated at its own epochs."""
+def _link_training(config: Memorization, training: DensityTraining | ProgramFit) -> Chain:
+    """Split the training into links of `link` epochs, each evaluated at its own epochs. A program is one job."""
+    if isinstance(training, ProgramFit):
+        return (fit_job(training),)
+    assert isinstance(config.training, ModelTraining)
     return chain(fit, training, config.training.link, part=link)
 
 

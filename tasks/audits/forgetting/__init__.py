@@ -31,6 +31,14 @@ D_Q, from confidences rounded to two decimals (`decimals`). Read literally, the 
 its own sorted values, which always gives 0; here the distance is taken on the pooled support. A set that shares an
 image, or the source of an image, with D_Q is refused.
 
+A training program of your own can train all these models (`training.command`, `training=package.module:train`). It
+receives row numbers and returns the probability of the true class, log-odds or a cross-entropy for each row of D_Q and
+the control set, so that the records stay with it: `records=COUNT`. It knows its records by number, so D_Q, D_C and the
+control set are rows of one data set (`query.first`, `query.examples`, `calibration.first`, `calibration.examples`).
+Unlearning methods other than retraining need the networks of Engram, and training accuracies are not reported. A
+target is called forgotten only if its accuracy on the control set is known: the program then returns the probabilities
+of all classes, with the true class in a column `label` if only the program holds the records.
+
 Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute on two cores.
 """
 
@@ -56,12 +64,15 @@ from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
+from tasks.programs.config import Program
+from tasks.programs.row_training import check_held
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     """Yield D_Q and the control set as one shuffled set, on which a model's owner evaluates the model."""
+    check_held(config.query.data)
     order = handout_order(config.probes)
     yield order.name, load_probes(config.probes).images[order.order]
 
@@ -95,7 +106,7 @@ def subject(config: Forgetting) -> str:
 
 
 def stand_in(config: Forgetting) -> str:
-    if not isinstance(config.question, Scores):
+    if not isinstance(config.question, Scores) or isinstance(config.question.training, Program):  # the user's own
         return ""
     name = stand_in_trained if config.given is None else stand_in_compared
     return name(config.query.data, config.question.training.network.name)
@@ -136,4 +147,6 @@ AUDIT = Audit(
     handout=Handout(probes, split=split, draw=draw, secret="query.control.secret"),
     resolution=resolution,
     power=power,
+    rows_field="query.data",
+    further_rows_fields=("calibration.data",),
 )

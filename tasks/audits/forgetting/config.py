@@ -16,6 +16,11 @@ from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
+from tasks.programs.config import Program, Returns, row_conflicts
+from tasks.training.unlearning_config import Retraining
+
+# Of a user's program: numbers that determine the probability of the true class.
+RETURNS: tuple[Returns, ...] = ("probabilities", "log_odds", "loss", "model")
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,9 @@ class Scores(Ranged):
 
     audited: Audited = Trained()
     """The audited models."""
-    training: Classifier = Classifier()
-    """Training recipe of the query, calibration, partial and target models."""
+    training: Classifier | Program = Classifier()
+    """How the query, calibration, partial and target models are trained: a classifier by Engram, or your own program,
+    to which all parts of the data are rows of one data set."""
     replicates: Annotated[int, AtLeast(1)] = 5
     """Number of trainings of each model, with different seeds and different shares."""
     calibration_share: Annotated[float, Share(zero=False)] = 1.0
@@ -42,6 +48,18 @@ class Scores(Ranged):
     on: float32. The published score does not round."""
     class_images: bool = False
     """Whether the run also shows one image of each class from each part of the data."""
+
+    def conflicts(self) -> Iterator[str]:
+        if not isinstance(self.training, Program):
+            return
+        yield from row_conflicts(self.training, RETURNS, "the probability of the true class")
+        targets = self.audited.targets if isinstance(self.audited, Trained) else ()
+        for target in targets:
+            if not isinstance(target.unlearning, Retraining | None):
+                yield (
+                    f"targets has {target} and training is {self.training.tag}; unlearning must be retraining, since "
+                    "Engram unlearns only in networks that it trains"
+                )
 
 
 @dataclass(frozen=True)

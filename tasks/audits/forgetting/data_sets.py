@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets.dataset import Dataset, DatasetError, is_numbered
 from tasks.datasets.images import Images
-from tasks.datasets.mixtures import Part, Remainder, overlap
+from tasks.datasets.mixtures import CombinedShares, Part, Remainder, Share, overlap
+from tasks.programs.config import Program
+from tasks.programs.row_training import check_held
 
 MAX_LISTED = 5  # overlapping images listed in an error
 
@@ -32,6 +35,13 @@ class DataSets:
     seed: int
 
     @property
+    def scored_rows(self) -> Part | CombinedShares:
+        """The rows of D_Q and the control set, which a program scores."""
+        if self.query.named_control is None:
+            return self.query.pool
+        return CombinedShares((Share(self.query.pool), Share(self.query.named_control)))
+
+    @property
     def shown(self) -> Mapping[str, Part | Remainder]:
         """Parts that models are trained on, by name."""
         parts: dict[str, Part | Remainder] = {"query": self.query_part, "calibration": self.calibration}
@@ -50,12 +60,12 @@ def load_data_sets(config: Forgetting) -> DataSets:
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
     loaded = {part: load(part.data) for part in (*parts, *([] if control is None else [control]))}
     images = loaded[query.pool]
+    _check_source(config, [part.data for part in loaded])
     for part, part_images in loaded.items():
         _check_part(part, part_images, query.data.name, images)
-    if isinstance(config.question, Scores):
+    crop = 0
+    if isinstance(config.question, Scores) and isinstance(config.question.training, Classifier):
         crop = config.question.training.crop
-    else:
-        crop = 0
     if crop > min(images.shape[:2]):
         raise DatasetError(f"crop is {crop}; it must be at most {min(images.shape[:2])}, the side of the images")
     query.query_part(config.seed).rows(images)
@@ -70,6 +80,28 @@ def load_data_sets(config: Forgetting) -> DataSets:
         images=images,
         seed=config.seed,
     )
+
+
+def _check_source(config: Forgetting, sets: Sequence[Dataset]) -> None:
+    """Raise DatasetError if a program gets rows of several data sets, or Engram needs images that only a program has.
+
+    A program knows its records by number, so all parts must be parts of one data set.
+    """
+    question = config.question
+    if isinstance(question, Scores) and isinstance(question.training, Program):
+        others = [data.named().name for data in sets if data != config.query.data]
+        if others:
+            raise DatasetError(
+                f"training is {question.training.tag}, so that all parts must be rows of one data set, "
+                f"{config.query.data.named().name}, and not of {', '.join(others)}: set calibration.data, "
+                "calibration.first and targets, such as targets=D_C,D_C+D_Q"
+            )
+        if config.given is None:
+            return
+        for data in filter(is_numbered, sets):
+            raise DatasetError(f"a given model needs images, and {data.name} has only row numbers")
+    for data in sets:
+        check_held(data)
 
 
 def _check_part(part: Part, part_images: Images, query: str, images: Images) -> None:

@@ -14,6 +14,7 @@ from tasks.contract.summaries import p_in_words
 from tasks.contract.ties import describe_tied_evidence, tie_rule
 from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
+from tasks.programs.config import Program
 
 DecisionScore = Literal["right", "undecided", "wrong"]
 # The test is exact if the control set was drawn at random. The audit did not draw control images that a user named.
@@ -104,6 +105,15 @@ def _advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
     return (OWN_DATA if config.question.calibration_share == 1 else OTHER_SHARE,)
 
 
+def _advise_all_classes(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
+    if isinstance(config.question.training, Program):
+        return (
+            "Return the probabilities of all classes from your program, with the true class in a column `label` of "
+            "`scores.csv` or `scores.parquet` if only the program holds the records.",
+        )
+    return ("Request a table with the confidences of all classes, and audit that table.",)
+
+
 def _give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
     return ""
 
@@ -187,13 +197,13 @@ RULES = Rules[TargetEvidence](
         ),
         Case(
             NOT_ASSESSABLE,
-            "its table has no confidences of the other classes",
+            "it gives no confidences of the other classes",
             lambda evidence: evidence.accuracy.value is None,
             because=lambda _config, _evidence: (
-                "its table has no confidences of the other classes, so its accuracy on the control set is unknown"
+                "it gives no confidences of the other classes, so its accuracy on the control set is unknown"
             ),
             explain=explanations.explain_missing_classes,
-            steps=("Request a table with the confidences of all classes, and audit that table.",),
+            steps=_advise_all_classes,
         ),
         tie_rule(
             describe=None,

@@ -53,8 +53,8 @@ def explain_disagreement(_config: Any, evidence: TargetEvidence) -> str:
 
 def explain_missing_classes(_config: Any, _evidence: TargetEvidence) -> str:
     return (
-        "The owner’s table has no answers for the other classes. Without them, the audit cannot check that the model "
-        "is comparable with the comparison models."
+        "The model’s answers for the other classes are unknown. Without them, the audit cannot check that the model is "
+        "comparable with the comparison models."
     )
 
 

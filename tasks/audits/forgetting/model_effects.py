@@ -212,7 +212,7 @@ class ModelEffects:
         return max(_equal_share(confidence, classes) for confidence in self.matrix.confidences(models))
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
-        """Return each model's accuracy on the control set. None if a model's table lacks the other classes."""
+        """Return each model's accuracy on the control set. None if it is unknown for any of them."""
         right = [self.matrix.models[model].right for model in models]
         accuracies = []
         for correct in right:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.audits.forgetting.audited import Given, named_targets
 from tasks.audits.forgetting.config import About, Examples, Forgetting, Scores
 from tasks.audits.forgetting.data_sets import DataSets, load_data_sets
-from tasks.audits.forgetting.measures import MEASURES, examples, summary
+from tasks.audits.forgetting.measures import MEASURES, examples, fits, summary
 from tasks.audits.forgetting.measures.query_confidences import plan_answers
 from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.presets import printed_cell
@@ -15,9 +15,11 @@ from tasks.audits.forgetting.target import NamedTarget, check_tables
 from tasks.audits.forgetting.trainings import partial_shares, realised_share, training_jobs
 from tasks.contract.job import Job, Roots
 from tasks.contract.learning import chance_accuracy
-from tasks.contract.measure import roots
+from tasks.contract.measure import Measure, roots
 from tasks.datasets.copies import count_copies
+from tasks.datasets.dataset import is_numbered
 from tasks.numerics import seeds
+from tasks.programs.config import Program
 
 
 def plan(config: Forgetting) -> Roots:
@@ -33,11 +35,19 @@ def plan(config: Forgetting) -> Roots:
         case Scores() as question:
             scoring = _plan_scoring(question, data)
             about = About(scoring.targets, printed_cell(question, data), copies, chance)
-            measures = []
-            for measure in MEASURES:
-                if question.class_images or measure is not examples.MEASURE:
-                    measures.append(measure)
+            left_out = _measures_left_out(question, data)
+            measures = [measure for measure in MEASURES if measure not in left_out]
             return roots(measures, data, scoring, lambda tables: Job(summary, about, tables))
+
+
+def _measures_left_out(question: Scores, data: DataSets) -> list[Measure]:
+    """Return the measures that are not planned: those not requested, and those that need images or a history."""
+    left_out = []
+    if not question.class_images or is_numbered(data.query.data):
+        left_out.append(examples.MEASURE)
+    if isinstance(question.training, Program):  # which returns no accuracy on its training data
+        left_out.append(fits.MEASURE)
+    return left_out
 
 
 def _plan_scoring(question: Scores, data: DataSets) -> Scoring:

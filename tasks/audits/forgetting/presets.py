@@ -20,6 +20,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.external.bound_draw import OTHER_PARTY
 from tasks.models.catalog import Network
+from tasks.programs.config import Program
 from tasks.training.unlearning_config import UNLEARNING
 
 
@@ -117,6 +118,7 @@ REPEATS: Mapping[str, str] = {
 
 
 DEEP = ("densenet100", "resnet18")
+TINY_ROWS = 120  # rows per part
 
 
 def tiny(config: Forgetting) -> Forgetting:
@@ -129,10 +131,13 @@ def tiny(config: Forgetting) -> Forgetting:
         return _tiny_data(replace(config, question=Examples(outside)), "#8x8", 40)
     question = config.question
     training = question.training
+    if isinstance(training, Program):
+        question = replace(question, replicates=min(question.replicates, 2))
+        return _tiny_rows(_tiny_control(replace(config, question=question)))
     deep = training.network.name in DEEP
     plain = training.network.name == "mlp1"
     size = "#8x8" if deep else "" if plain else "#16x16"
-    count = 120 if plain else 40
+    count = TINY_ROWS if plain else 40
     audited = question.audited
     if isinstance(audited, Trained) and audited.outside is not None:
         audited = replace(audited, outside=Part(Dataset(f"photos{size}"), 0, count))
@@ -148,20 +153,38 @@ def tiny(config: Forgetting) -> Forgetting:
 
 def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
     """Use `count` embedded images of this size in each part."""
-    control = config.query.control
-    if control is not None:
-        if config.audited is None:
-            fewest_permutations = 1
-        else:
-            fewest_permutations = least_permutations(count_targets(config.audited))
-        permutations = min(control.permutations, max(199, fewest_permutations))
-        control = replace(control, images=HeldBack(), permutations=permutations)
-        control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")
+    control = _tiny_control(config).query.control
     return replace(
         config,
         query=QuerySet(Dataset(f"digits{size}"), examples=count, control=control),
         calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
     )
+
+
+def _tiny_rows(config: Forgetting) -> Forgetting:
+    """Use the first rows of each part. A program keeps its data."""
+    query = replace(config.query, examples=_few_rows(config.query.examples))
+    calibration = replace(config.calibration, examples=_few_rows(config.calibration.examples))
+    return replace(config, query=query, calibration=calibration)
+
+
+def _few_rows(examples: int) -> int:
+    return min(examples or TINY_ROWS, TINY_ROWS)
+
+
+def _tiny_control(config: Forgetting) -> Forgetting:
+    """Reduce the number of permutations, and hold control images back from the query set."""
+    control = config.query.control
+    if control is None:
+        return config
+    if config.audited is None:
+        fewest_permutations = 1
+    else:
+        fewest_permutations = least_permutations(count_targets(config.audited))
+    permutations = min(control.permutations, max(199, fewest_permutations))
+    control = replace(control, images=HeldBack(), permutations=permutations)
+    control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")
+    return replace(config, query=replace(config.query, control=control))
 
 
 class PublishedNumbers(NamedTuple):
@@ -226,6 +249,8 @@ def _matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
 def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
     """Return the settings that the paper states and its columns share. Empty if no target is trained here."""
     if not isinstance(question, Scores) or not isinstance(question.audited, Trained):
+        return ()
+    if not isinstance(question.training, Classifier):
         return ()
     return (
         replace(data.query, data=Dataset(data.query.data.name)),

@@ -14,8 +14,10 @@ from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.target import Target
 from tasks.contract.job import Job
 from tasks.datasets.copies import groups_of
-from tasks.datasets.mixtures import Share
+from tasks.datasets.mixtures import CombinedShares, Share
 from tasks.numerics import seeds
+from tasks.programs import row_training
+from tasks.programs.config import Program
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Method, Retraining, Unlearning
@@ -73,7 +75,8 @@ def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
 def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Job:
     """Return the last link of one training on the target's shares, followed by its unlearning.
 
-    The seed depends on the target but not on the other targets.
+    The seed depends on the target but not on the other targets. A program trains on the rows of all shares together and
+    scores D_Q and the control set.
     """
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
@@ -85,6 +88,9 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
         shares = tuple(share for share in shares if share.part != data.query_part)
         seed_names.append(target.unlearning.tag)
     recipe = question.training
+    seed = seeds.derive(data.seed, "training", kind, *seed_names, replicate)
+    if isinstance(recipe, Program):
+        return row_training.training_job(recipe, CombinedShares(shares), data.scored_rows, seed)
     mixture = Mixture(
         shares=shares,
         validation=data.query.data,
@@ -94,7 +100,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
         batch_norm=recipe.batch_norm,
         augmentation=recipe.augmentation,
         crop=recipe.crop,
-        seed=seeds.derive(data.seed, "training", kind, *seed_names, replicate),
+        seed=seed,
         epochs=recipe.epochs,
         optimiser=recipe.optimiser,
         learning_rate=recipe.learning_rate,

@@ -20,7 +20,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.datasets.dataset import Dataset, is_numbered
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
 from tasks.models.custom import is_own
 from tasks.models.estimators import check_estimator
@@ -121,11 +121,7 @@ def model_job(
 def check_network(recipe: ClassifierTraining, data: Dataset, images: Images) -> None:
     """Raise ValueError if the network, or its augmentation, takes images only and the data are a table."""
     network = recipe.network
-    if is_numbered(data):
-        raise ValueError(
-            f"{data.name} has only row numbers, which a training program of your own needs: give training.command or "
-            "training=package.module:train, or name a data set"
-        )
+    row_training.check_held(data)
     if network.is_estimator:
         check_estimator(network.name)
     if not images.is_table:

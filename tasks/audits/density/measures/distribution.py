@@ -360,7 +360,7 @@ def scale(models: NDArray[np.int64]) -> Array:
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
-    config, epochs = trainings.config, trainings.config.training.recorded
+    config, epochs = trainings.config, trainings.config.recorded
     job_config = Distribution(trainings.models, epochs, config.draws, trainings.seed, config.negligible)
     return Job(distribution, job_config, trainings.fits)
 

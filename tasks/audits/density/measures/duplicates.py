@@ -28,7 +28,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import Dataset
+from tasks.datasets.dataset import Dataset, is_numbered
 
 PART = 1024  # images to downsample at a time
 
@@ -150,8 +150,12 @@ def closest_pairs(closest: Closest) -> tuple[NDArray[np.int64], NDArray[np.float
 def plan(config: Density, _: object) -> Job | tuple[()]:
     match config.question:
         case NearDuplicates(data=data, examples=examples):
+            if is_numbered(data):
+                raise ValueError(f"{data.name} has only row numbers; near duplicates are found in images")
             return Job(duplicates, Duplicates(data, examples))
-        case Memorization(data=data, examples=examples) as question if question.measure(DuplicateMeasure) is not None:
+        case Memorization(data=data, examples=examples) as question:
+            if is_numbered(data) or question.measure(DuplicateMeasure) is None:
+                return ()
             return Job(duplicates, Duplicates(data, examples))
         case _:
             return ()

@@ -41,6 +41,7 @@ from tasks.datasets.images import Images, Pixels
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.numerics import statistics
+from tasks.programs.config import Program
 from tasks.training.density_config import Split
 
 Array = NDArray[np.float64]
@@ -153,6 +154,8 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
     config = trainings.config
+    if isinstance(config.training, Program):  # its log p may refer to other quantities than pixels
+        return ()
     constant = Constant(config.data, config.training.model, config.examples, config.evaluation_split)
     return Job(learning, constant, (scores.job(trainings),))
 

@@ -18,6 +18,7 @@ from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import statistics
+from tasks.programs.config import Program
 from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(
@@ -67,7 +68,9 @@ def losses(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    return Job(losses, NoSettings(), trainings.all) if trainings else ()
+    if trainings is None or isinstance(trainings.config.training, Program):  # which returns no losses
+        return ()
+    return Job(losses, NoSettings(), trainings.all)
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:

@@ -257,9 +257,14 @@ def _mean_ratio(m: Array, rho: Array, group: str) -> float:
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    if trainings and trainings.config.measure(NeighbourMeasure):
+    if trainings and _planned_measure(trainings):
         return job(trainings)
     return ()
+
+
+def _planned_measure(trainings: Trainings) -> NeighbourMeasure | None:
+    """Return the measure, or None if it is not requested or there is no model to draw samples from."""
+    return trainings.config.measure(NeighbourMeasure) if trainings.full_model else None
 
 
 def job(trainings: Trainings) -> Job:
@@ -286,10 +291,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
 
 
 def _plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    if trainings is None:
-        measure = None
-    else:
-        measure = trainings.config.measure(NeighbourMeasure)
+    measure = None if trainings is None else _planned_measure(trainings)
     if trainings is None or measure is None:
         return ()
     inputs = scores.job(trainings), job(trainings)

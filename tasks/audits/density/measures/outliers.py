@@ -27,6 +27,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, interval_fields
+from tasks.datasets.dataset import is_numbered
 from tasks.numerics import seeds, statistics
 
 CLOSED = (0.005, 0.995)  # bins are closed between these quantiles of U, and open beyond
@@ -153,11 +154,10 @@ def bin_of(values: ArrayLike, width: float) -> Array:
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    if trainings is None:
-        measure = None
-    else:
-        measure = trainings.config.measure(OutlierMeasure)
-    if trainings is None or measure is None:
+    if trainings is None or is_numbered(trainings.config.data):
+        return ()
+    measure = trainings.config.measure(OutlierMeasure)
+    if measure is None:
         return ()
     config = trainings.config
     binned = Outliers(measure.outlier_bin, seed=seeds.derive(config.seed, "outliers"))

@@ -290,7 +290,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 def job(trainings: Trainings) -> Job:
     config = trainings.config
     settings = config.permutations, config.draws, trainings.seed, config.negligible
-    return Job(scores, Scores(trainings.models, config.training.epochs, *settings), trainings.fits)
+    return Job(scores, Scores(trainings.models, config.recorded[-1], *settings), trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -36,6 +36,8 @@ from tasks.datasets.catalog import load
 from tasks.external.blinding import Split
 from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
+from tasks.programs import row_training
+from tasks.programs.returned import Scored
 from tasks.worker.files import File
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ CONFIDENCES = pa.schema(
         ("group", pa.int64()),  # such as the patient; the row if images have no groups
         ("label", pa.int32()),
         ("confidence", pa.float64()),
-        ("right", pa.bool_()),  # whether no class is more probable; null if a table lacks the other classes
+        ("right", pa.bool_()),  # whether no class is more probable; null if the other classes are unknown
         ("again", pa.float64()),  # confidence on the second copy of the image; null if there is none
         ("resolution", pa.float64()),  # unit of the last decimal place printed or compared; 0: float32
         ("printed", pa.float64()),  # unit of the last decimal place printed; 0: float32
@@ -117,8 +119,16 @@ def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
     if config.outputs is not None:
         order = handout_order(config.probes)
         return table_answers(config.outputs, probes.labels, order, config.columns, config.interface)
-    values = confidences(config, inputs, probes.images, probes.labels)
+    if inputs and row_training.is_programmed(inputs[0]):
+        values = program_confidences(row_training.scores_of(inputs[0], probes.rows))
+    else:
+        values = confidences(config, inputs, probes.images, probes.labels)
     return Answers(values, np.full(len(probes.labels), np.nan))
+
+
+def program_confidences(scored: Scored) -> Confidences:
+    """Return the probabilities of the true class from a program's log-odds."""
+    return Confidences(round_confidences(np.exp(-np.logaddexp(0.0, -scored.score)), 0.0), 0.0, scored.correct)
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:

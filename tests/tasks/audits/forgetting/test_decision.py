@@ -53,7 +53,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), SIMILAR, SIMILAR, 0.
             "its agreement on the control set is 0.9, that of calibration models 0.8 (p = 0.001): it agrees "
             "with them more than they agree with each other",
         ),
-        ({"accuracy": UNKNOWN}, "not assessable", "its table has no confidences of the other classes"),
+        ({"accuracy": UNKNOWN}, "not assessable", "it gives no confidences of the other classes"),
         ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 images that were sent twice"),
         ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 compared pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),

@@ -25,9 +25,10 @@ from tasks.audits.deja_vu.measures.reconstruction import (
     reconstruction,
 )
 from tasks.audits.deja_vu.trainings import trainings
-from tasks.contract.job import Job, NoSettings, marks
+from tasks.contract.job import NoSettings, marks
 from tasks.contract.measure import Tables
 from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
+from tests.support.plans import compute
 from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu.made_up import neighbours as made_up
 
@@ -37,15 +38,6 @@ CONFIG = with_settings(
     tiny(replace(SMOKE, encoders=Trained(probe=False, reconstruction=Reconstruction()), retrieval=None)),
     **{"training.epochs": 1, "training.link": 0},
 )
-
-
-def compute(job: Job, done: dict[int, pa.Table]) -> pa.Table:
-    """The table of a job; computes the jobs that it depends on first."""
-    if id(job) not in done:
-        if job.after is not None:
-            compute(job.after, done)
-        done[id(job)] = job.function(job.config, [compute(source, done) for source in job.inputs])
-    return done[id(job)]
 
 
 def drawing_config(config: DejaVu, model: str = "A") -> DrawnBy:
