@@ -6,7 +6,7 @@ The program's model itself is not kept, only its scores, as for estimators (`tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,10 @@ from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import is_numbered
+from tasks.datasets.dataset import Dataset, is_numbered
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
+from tasks.programs.data_writer import Records, check_writable, image_writer
 from tasks.programs.returned import Requested, Scored
 from tasks.programs.training import TrainingRequest, train_and_score
 
@@ -48,14 +49,26 @@ class RowTraining(Ranged):
 def training_job(program: Program, share: Share | BalancedHalf | CoinedCanaries, scored: Part, seed: int) -> Job:
     """Plan one training by a program, with the resources that it states.
 
-    Raises ValueError if the audit changes records, which a program does not see.
+    Raises ValueError if the canaries differ from their records, and the program cannot receive changed records.
     """
-    if isinstance(share, CoinedCanaries) and share.is_altered:
-        raise ValueError(
-            "canaries with other labels or images need the records in {data}, and a program of membership gets only "
-            "row numbers; set mislabelled=false canary_images=own"
-        )
+    if _is_altered(share):
+        _check_altered(program, share.part.data)
     return Job(train, RowTraining(without_resources(program), share, scored, seed), resources=program.resources)
+
+
+def _is_altered(share: Share | BalancedHalf | CoinedCanaries) -> TypeGuard[CoinedCanaries]:
+    return isinstance(share, CoinedCanaries) and share.is_altered
+
+
+def _check_altered(program: Program, data: Dataset) -> None:
+    """Raise ValueError, in one line, if the program cannot receive canaries with other labels or images."""
+    if is_numbered(data):
+        raise ValueError(
+            "Engram writes canaries with other labels or images into {data}, but knows these records only by number; "
+            "name the data set, or set mislabelled=false canary_images=own"
+        )
+    images = load(data)
+    check_writable(program, "tables" if images.is_table else "images", images.features)
 
 
 def work(config: RowTraining) -> Work:
@@ -65,14 +78,21 @@ def work(config: RowTraining) -> Work:
 
 @task(version=1, name="programs.train", trains=1, work=work)
 def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """Train on the rows of the share and score the rows of the part (PROGRAM)."""
+    """Train on the rows of the share and score the rows of the part (PROGRAM).
+
+    If the canaries differ from their records, both the training records and the scored ones are written into {data}.
+    """
     dataset = config.share.part.data
     images = load(dataset)
     rows = config.share.rows(images)
     asked = config.scored.rows(load(config.scored.data))
+    write_data = None
+    if _is_altered(config.share):
+        images = config.share.alter_canaries(images)
+        write_data = image_writer(config.program, Records.of_rows(images, rows), Records.of_rows(images, asked))
     held = None if is_numbered(dataset) else images
     requested = Requested(asked, len(images.train_images), held, np.isin(asked, rows))
-    scored = train_and_score(config.program, TrainingRequest(rows, asked, config.seed), requested)
+    scored = train_and_score(config.program, TrainingRequest(rows, asked, config.seed, write_data), requested)
     privacy = config.program.privacy
     return make_table(
         PROGRAM,
