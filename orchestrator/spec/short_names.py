@@ -114,12 +114,12 @@ def find_paths(
 
 
 def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
-    """Return the tags selected through the short name of a field, such as `criterion=simclr`."""
-    tags = {field.path: field.tags for field in fields}
+    """Return the tags or texts that select alternatives by the short name of a field, such as `criterion=simclr`."""
+    with_alternatives = {field.path for field in fields if field.tags}
     selections = {}
     for name, value in settings.items():
         likeliest = _likeliest(_candidates(kind, name, settings, fields))
-        if len(likeliest) == 1 and value in tags.get(likeliest[0].path, ()):
+        if len(likeliest) == 1 and isinstance(value, str) and likeliest[0].path in with_alternatives:
             selections[likeliest[0].path] = value
     return selections
 
