@@ -74,6 +74,26 @@ def ask_model(
     return check_and_score(answers, formed, WHERE, "number the labels in its order"), formed
 
 
+def ask_images(model: Any, known: RecordSet, images: Array, classes: int, batch: int) -> Floats:
+    """Return the log-probabilities (images, classes) of a model for images without labels.
+
+    The labels of the known records, which have the same form, determine the form that the model accepts.
+
+    Raises ValueError if the model fails, does not return logits, or returns two different results for the same image.
+    """
+    with _open_model(model, (known, known), classes, batch) as ask:
+        form = _choose_form(ask, [known], classes, batch)
+
+        def ask_in_form(part: Array) -> Any:
+            return ask(np.ascontiguousarray(form.apply(part)))
+
+        log_p = _log_p(ask_in_form, images, classes, batch)
+        half = other_batch(log_p[:batch])
+        repeated_answers = _log_p(ask_in_form, images[half], classes, batch)
+    check_asked_twice(log_p[half], repeated_answers, WHERE, "call model.eval() first, also inside a function")
+    return log_p
+
+
 def check_and_score(
     answers: Sequence[Floats], sets: tuple[RecordSet, RecordSet], where: str, remedy: str
 ) -> tuple[Scores, Scores]:

@@ -23,7 +23,7 @@ PLACEHOLDERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "seed": ("ENGRAM_SEED", "seed of this training"),
         "out": ("ENGRAM_OUT", "folder for the results"),
         "state": ("ENGRAM_STATE", "folder that survives if this job is interrupted"),
-        "data": ("ENGRAM_RECORDS", "folder with the records to train on, if the audit changes records"),
+        "data": ("ENGRAM_RECORDS", "folder with the records to train on and to score, if the audit changes records"),
         "ask": ("ENGRAM_ASK", "file with the numbers of the rows to score, in this order"),
         "gpus": ("ENGRAM_GPUS", "number of GPUs of this job"),
     }

@@ -19,7 +19,7 @@ from tasks.training.recipe import LARGEST_EPSILON
 
 # What a program returns: a number per record, class probabilities, a model that is evaluated here, or samples.
 Returns = Literal["loss", "log_likelihood", "log_odds", "probabilities", "model", "samples"]
-DataFormat = Literal["npz", "folder", "parquet", "jsonl"]
+DataFormat = Literal["auto", "npz", "folder", "parquet", "jsonl"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class ProgramTraining(Ranged):
     returns: Returns = "loss"
     """What the program returns: a loss (non-negative), a log-likelihood, log-odds or class probabilities per record, a
     model that Engram evaluates, or samples of a generator."""
+    data_format: DataFormat = "auto"
+    """Format of the records in {data}, if the audit changes records; auto: npz, or jsonl for texts."""
     privacy: StatedPrivacy | None = None
     """The guarantee of differential privacy that the program states; by default, none."""
     resources: Resources = field(default=NO_RESOURCES, metadata={EXECUTION_ONLY: True})
@@ -66,8 +68,6 @@ class CommandTraining(ProgramTraining):
     {gpus}."""
     code: ProgramCode = TRACKED_FILES
     """Files of the program, as paths and patterns; by default those that git tracks in the current folder."""
-    data_format: DataFormat = "npz"
-    """Format of the records in {data}."""
 
     def conflicts(self) -> Iterator[str]:
         check_command(self.command)

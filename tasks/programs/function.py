@@ -109,7 +109,8 @@ class TrainingJob:
     seed: Seed of this training, below 2**32.
     out: Folder for results that the function does not return.
     state: Folder that survives if this job is interrupted: the next attempt finds the same files in it.
-    data: Folder with the records to train on, if the audit changes records; otherwise None.
+    data: Folder with the records to train on and to score, such as train.npz and ask.npz, if the audit changes records;
+        otherwise None.
     gpus: Number of GPUs of this job.
     """
 

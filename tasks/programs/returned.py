@@ -26,7 +26,8 @@ from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import Images, Pixels
+    from tasks.external.audit_inputs import RecordSet
     from tasks.programs.config import Returns
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,39 @@ def score_result(result: Any, out: Path, returns: Returns, requested: Requested)
         where = "the result of the training function"
     numbers = _select_requested(numbers, where, requested)
     return score_numbers(numbers, returns, requested.labels() if labels is None else labels, where)
+
+
+def class_outputs(result: Any, out: Path, returns: Returns, asked: Pixels, known: RecordSet, classes: int) -> Floats:
+    """Return the log-probabilities (images, classes) of the asked images, which have no labels.
+
+    They are the class probabilities that the program returned, or the outputs of its model. The labels of the known
+    records show in which form the model accepts images.
+
+    Raises ProgramFailed, in one line with a remedy, if this is impossible.
+    """
+    from tasks.external.audited_model import ask_images
+    from tasks.external.outputs import read_answers
+
+    if returns == "model" or _is_model(result):
+        model = _find_model(out) if result is None else result
+        try:
+            return ask_images(str(model) if isinstance(model, Path) else model, known, asked, classes, BATCH)
+        except ValueError as error:
+            raise ProgramFailed(f"the model that the program returned: {error}") from error
+    rows = np.arange(len(asked))
+    requested = Requested(rows, len(asked), None, np.zeros(len(asked), bool))
+    if result is None:
+        file = find_file(out, "scores", SUFFIXES)
+        numbers, _ = _read_file(file, returns, requested)
+        where = file.name
+    else:
+        numbers = _as_array(result)
+        where = "the result of the training function"
+    numbers = _select_requested(numbers, where, requested)
+    try:
+        return read_answers(numbers, "probabilities", len(asked), where=where, classes=max(2, classes)).log_p
+    except ValueError as error:
+        raise ProgramFailed(str(error)) from None
 
 
 def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str) -> Scored:

@@ -6,7 +6,7 @@ The program's model itself is not kept, only its scores, as for estimators (`tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,10 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, is_numbered
+from tasks.datasets.images import Images
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CombinedShares, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
+from tasks.programs.data_writer import Records, check_writable, image_writer
 from tasks.programs.returned import Requested, Scored
 from tasks.programs.training import TrainingRequest, train_and_score
 
@@ -50,14 +52,33 @@ class RowTraining(Ranged):
 def training_job(program: Program, share: TrainedShare, scored: Part | CombinedShares, seed: int) -> Job:
     """Plan one training by a program, with the resources that it states.
 
-    Raises ValueError if the audit changes records, which a program does not see.
+    Raises ValueError if the scored records are of another data set, or if the canaries differ from their records, and
+    the program cannot receive changed records.
     """
-    if isinstance(share, CoinedCanaries) and share.is_altered:
+    trained = share.part.data
+    if trained != scored.data:
         raise ValueError(
-            "canaries with other labels or images need the records in {data}, and a program of membership gets only "
-            "row numbers; set mislabelled=false canary_images=own"
+            f"a program scores the rows of the data set that it trains on, {trained.named().name}; those of "
+            f"{scored.data.named().name} have other numbers"
         )
+    if _is_altered(share):
+        _check_altered(program, trained)
     return Job(train, RowTraining(without_resources(program), share, scored, seed), resources=program.resources)
+
+
+def _is_altered(share: TrainedShare) -> TypeGuard[CoinedCanaries]:
+    return isinstance(share, CoinedCanaries) and share.is_altered
+
+
+def _check_altered(program: Program, data: Dataset) -> None:
+    """Raise ValueError, in one line, if the program cannot receive canaries with other labels or images."""
+    if is_numbered(data):
+        raise ValueError(
+            "Engram writes canaries with other labels or images into {data}, but knows these records only by number; "
+            "name the data set, or set mislabelled=false canary_images=own"
+        )
+    images = load(data)
+    check_writable(program, "tables" if images.is_table else "images", images.features)
 
 
 def work(config: RowTraining) -> Work:
@@ -71,11 +92,20 @@ def name_work(program: Program) -> Work:
 
 @task(version=1, name="programs.train", trains=1, work=work)
 def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """Train on the rows of the share and score the rows of the part (PROGRAM)."""
+    """Train on the rows of the share and score the rows of the part (PROGRAM).
+
+    If the canaries differ from their records, both the training records and the scored ones are written into {data}.
+    """
     dataset = config.scored.data
     images = load(dataset)
     asked = config.scored.rows(images)
-    scored = train_on_rows(config.program, dataset, config.share.rows(images), asked, config.seed)
+    rows = config.share.rows(images)
+    write_data = None
+    if _is_altered(config.share):
+        images = config.share.alter_canaries(images)
+        write_data = image_writer(config.program, Records.of_rows(images, rows), Records.of_rows(images, asked))
+    request = TrainingRequest(rows, asked, config.seed, write_data)
+    scored = train_and_score(config.program, request, _request_scores(dataset, images, request))
     privacy = config.program.privacy
     return make_table(
         PROGRAM,
@@ -91,10 +121,14 @@ def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a 
 
 def train_on_rows(program: Program, dataset: Dataset, rows: Rows, asked: Rows, seed: int) -> Scored:
     """Train on these rows of the data set's training split, and score the rows that are asked."""
-    images = load(dataset)
+    request = TrainingRequest(rows, asked, seed)
+    return train_and_score(program, request, _request_scores(dataset, load(dataset), request))
+
+
+def _request_scores(dataset: Dataset, images: Images, request: TrainingRequest) -> Requested:
+    """Return the records to score. Only their numbers are known for `rows:COUNT`."""
     held = None if is_numbered(dataset) else images
-    requested = Requested(asked, len(images.train_images), held, np.isin(asked, rows))
-    return train_and_score(program, TrainingRequest(rows, asked, seed), requested)
+    return Requested(request.ask, len(images.train_images), held, np.isin(request.ask, request.rows))
 
 
 def check_held(dataset: Dataset) -> None:

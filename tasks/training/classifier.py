@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -285,20 +285,43 @@ def member_of(config: Training, images: Images) -> Member:
     """Return the member with its rows and its images with features. Raises ValueError if the split has too few rows."""
     from tasks.datasets.features import burn
 
+    rows = training_rows(config, images)
+    replaced = {}
+    for burnt in config.burnt:
+        replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
+    return Member(config.seed, rows, replaced, config.learning_rate)
+
+
+class TrainingRows(Protocol):
+    """What determines the rows of a training and the features in them."""
+
+    @property
+    def data(self) -> Dataset: ...
+
+    @property
+    def examples(self) -> int: ...
+
+    @property
+    def burnt(self) -> tuple[Burnt, ...]: ...
+
+    @property
+    def left_out(self) -> NearestImages | None: ...
+
+
+def training_rows(config: TrainingRows, images: Images) -> NDArray[np.int64]:
+    """Return the rows of a training, ascending. Raises ValueError if the split has too few, or none for a feature."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
         raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
     rows = np.arange(count)
     if config.left_out is not None:
         rows = np.delete(rows, config.left_out.rows_among(images.train_images[:count]))
-    replaced = {}
     for burnt in config.burnt:
         if burnt.row >= count:
             raise ValueError(f"a feature is burnt into row {burnt.row}; the training rows are 0 to {count - 1}")
         if burnt.row not in rows:
             raise ValueError(f"a feature is burnt into row {burnt.row}, which is left out of the training")
-        replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
-    return Member(config.seed, rows, replaced, config.learning_rate)
+    return rows
 
 
 def model_table(config: Training, images: Images, result: Trained) -> pa.Table:

@@ -70,7 +70,7 @@ from tasks.audits.unique_feature.pairs.answer import summed_error
 from tasks.audits.unique_feature.pairs.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.power import power, resolution
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell
-from tasks.audits.unique_feature.questions import CanaryPairs, Panel
+from tasks.audits.unique_feature.questions import CanaryPairs, Pairs, Panel
 from tasks.audits.unique_feature.single_models.models import labels, pictures, single_model_config, split_key
 from tasks.audits.unique_feature.summary import MEASURES, summary, summary_of_models
 from tasks.audits.unique_feature.tiny import tiny
@@ -86,6 +86,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
+from tasks.programs.config import CommandTraining, FunctionTraining
 
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
@@ -156,8 +157,10 @@ def subject(config: UniqueFeature) -> str:
 
 def stand_in(config: UniqueFeature) -> str:
     match config.question:
-        case CanaryPairs() | Panel() as question:
-            return stand_in_trained(question.data, question.training.network.name)
+        case Pairs(training=CommandTraining() | FunctionTraining()):  # the user's own
+            return ""
+        case CanaryPairs(recipe=recipe) | Panel(training=recipe) as question:
+            return stand_in_trained(question.data, recipe.network.name)
         case _:
             return ""
 

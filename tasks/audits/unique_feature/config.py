@@ -12,6 +12,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
 from tasks.external.bound_draw import Draw, derive_secret_seed, describe_draw
+from tasks.programs.config import StatedPrivacy
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
 
@@ -76,7 +77,7 @@ class UniqueFeature(Ranged):
         return None
 
     @property
-    def privacy(self) -> Privacy | None:
+    def privacy(self) -> Privacy | StatedPrivacy | None:
         """The privacy guarantee of the training, or None if there is none."""
         match self.question:
             case CanaryPairs() | Panel():

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Burning, Evaluation, evaluation_seed
 from tasks.audits.unique_feature.given_models import Given
-from tasks.audits.unique_feature.pairs.canary_selection import Canary
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, own_feature
 from tasks.audits.unique_feature.population import Relatives, relatives
 from tasks.audits.unique_feature.questions import MeasureName, Pairs, Panel, Question
 from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature
+from tasks.datasets.features import Family, Feature, family
 from tasks.numerics import seeds
-from tasks.training.classifier import Training
+from tasks.programs.config import StatedPrivacy
 from tasks.training.recipe import Privacy
+
+
+class TrainingData(Protocol):
+    """The first `examples` training images of a data set (0: all)."""
+
+    @property
+    def data(self) -> Dataset: ...
+
+    @property
+    def examples(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +49,7 @@ class Design:
     family: Family
     ranked: Relatives | None
     seen_images: TrainingImages | None
-    privacy: Privacy | None
+    privacy: Privacy | StatedPrivacy | None
     draws_features: bool
     measures: tuple[MeasureName, ...]
     decides_by_ranks: bool
@@ -48,14 +59,36 @@ class Design:
         return any(measure in self.measures for measure in measures)
 
     @property
+    def has_family(self) -> bool:
+        """Whether the feature can be ranked among enough distinguishable others. An image of one colour has none."""
+        try:
+            family(self.asked_feature, self.family, self.seed, self.shape[:2])
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def judges_by_family(self) -> bool:
+        """Whether every canary of a pair is judged by the rank of its feature in its family."""
+        if not self.asks_for("scores", "family") or self.decides_by_ranks:
+            return False
+        return self.asks_for("family") or self.has_family
+
+    @property
+    def evaluates_family(self) -> bool:
+        """Whether pairs are evaluated on the family of their feature, to be judged by it, or to describe its effect."""
+        is_stopped = isinstance(self.question, Pairs) and bool(self.question.stopping_level)
+        return self.asks_for("family") or self.judges_by_family or is_stopped
+
+    @property
     def burning(self) -> Burning:
         """The features burnt into probe images if all canaries share them."""
         return Burning(self.asked_feature, self.random, evaluation_seed(self.seed))
 
-    def evaluation_of(self, canary: Canary, clean: Training, redraw: int = 0) -> Evaluation:
+    def evaluation_of(self, canary: Canary, clean: TrainingData, redraw: int = 0) -> Evaluation:
         """Return the evaluation of the canary's models with draw number `redraw` of the random patches, counted from 0.
 
-        `clean` is their training without the canary.
+        `clean` names their training images without the canary.
         """
         return Evaluation(
             data=clean.data,
@@ -78,6 +111,17 @@ class Design:
         else:
             seed = self.ranked.seed
         return replace(self.ranked, feature=canary.audited_feature, seed=seed)
+
+
+def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
+    """Return a feature that is neither carried nor audited, or None if it looks like one of these."""
+    candidate = design.asked_feature
+    if not design.draws_features:
+        candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
+    patterns = set()
+    for feature in (canary.carried_feature, canary.audited_feature):
+        patterns.add(feature.patch().pixels())
+    return None if candidate.patch().pixels() in patterns else candidate
 
 
 def load_design(config: UniqueFeature) -> Design:

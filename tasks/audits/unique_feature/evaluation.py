@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.audits.unique_feature.answered_images import answered_predictor, is_answered
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.audits.unique_feature.scores import Array, log_probabilities
@@ -157,7 +158,9 @@ def probe_triples(config: Evaluation) -> Triples:
 
 
 def network_predictor(model: pa.Table) -> Predictor:
-    """Return the predictor of a network trained by the audit, from its MODEL table."""
+    """Return the predictor of a model of a pair, from its MODEL table or from the outputs of a program's model."""
+    if is_answered(model):
+        return answered_predictor(model)
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 

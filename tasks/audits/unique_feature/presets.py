@@ -188,12 +188,13 @@ ESTIMATORS = tuple(
 ELSEWHERE = Glyph(kind="random", seed=1, top=22, left=22)
 # Epsilon bounds the rank of a drawn feature by one model. Training never stops early here, because private training
 # cannot.
+LADDER_TRAINING = FeatureTraining(epochs=60, patience=0, learning_rate=3e-3, batch=300)
 LADDER = Pairs(
     data=Dataset("digits"),
     examples=300,
     canaries=12,
     drawn=True,
-    training=FeatureTraining(epochs=60, patience=0, learning_rate=3e-3, batch=300),
+    training=LADDER_TRAINING,
     measures=("scores", "ranks"),
     probes=100,
 )
@@ -228,7 +229,7 @@ PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     "section33": tuple(asked_of(_choose_by_influence(cell(*names), with_feature=True)) for names in FIGURE_2),
     "estimators": ESTIMATORS,
     "ladder": tuple(
-        _of_digits(replace(LADDER, training=replace(LADDER.training, privacy=privacy))) for privacy in PRIVACIES
+        _of_digits(replace(LADDER, training=replace(LADDER_TRAINING, privacy=privacy))) for privacy in PRIVACIES
     ),
 }
 
@@ -278,7 +279,7 @@ def printed_cell(config: UniqueFeature) -> str:
     It makes no difference how the training is divided into links.
     """
     pairs = config.scored_pairs
-    if pairs is None:
+    if pairs is None or not isinstance(pairs.training, FeatureTraining):
         return ""
     choice = pairs.choice
     if isinstance(choice, SelfInfluenceChoice):

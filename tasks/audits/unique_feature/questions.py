@@ -20,8 +20,10 @@ from tasks.audits.unique_feature.training_config import (
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Family, Feature
+from tasks.programs.config import Program
 from tasks.training.classifier import Training
 
+ASKED_RESULTS = ("model", "probabilities")  # results of a program that say how it classifies other images
 MeasureName = Literal["scores", "family", "ranks"]
 
 
@@ -88,6 +90,8 @@ class CanaryPairs(TrainedHere):
     """Number of training seeds per canary."""
 
     def conflicts(self) -> Iterator[str]:
+        if isinstance(self.training, Program) and not isinstance(self.choice, RandomChoice):
+            yield f"training is {self.training.tag}; choice must be random, since self-influence needs gradients"
         if self.training.guarantee is not None and self.choice != RandomChoice():
             yield (
                 "privacy is given, but epsilon does not cover a choice of images that depends on the canary; choice "
@@ -100,14 +104,21 @@ class CanaryPairs(TrainedHere):
         return False
 
     @property
-    def training(self) -> CanaryTraining:
+    def training(self) -> CanaryTraining | Program:
         """Training of the networks."""
         raise NotImplementedError
 
     @property
+    def recipe(self) -> CanaryTraining:
+        """The recipe of networks that Engram trains. Raises ValueError if a program trains them."""
+        if isinstance(self.training, Program):
+            raise ValueError(f"training is {self.training.tag}; it must be classifier for this question")
+        return self.training
+
+    @property
     def clean_training(self) -> Training:
         """The training without any canary, with seed 0."""
-        return self.training.clean(self.data, self.examples)
+        return self.recipe.clean(self.data, self.examples)
 
     @property
     def neighbours_left_out(self) -> int:
@@ -126,8 +137,8 @@ class Pairs(CanaryPairs):
     """Whether all canaries share their training seeds."""
     drawn: bool = False
     """Ours: whether every canary gets its own feature, drawn from the family; its rank is then exact."""
-    training: FeatureTraining = FeatureTraining()
-    """Training of the networks."""
+    training: FeatureTraining | Program = FeatureTraining()
+    """Training of the networks: a classifier by Engram, or your own program, which returns a model or probabilities."""
     measures: tuple[MeasureName, ...] = ("scores",)
     """Measurements: scores, outputs for the whole family, exact ranks."""
     evaluations: Annotated[int, AtLeast(1)] = 1
@@ -145,7 +156,12 @@ class Pairs(CanaryPairs):
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.beside_plain and not self.training.is_regularised:
+        if isinstance(self.training, Program) and self.training.returns not in ASKED_RESULTS:
+            yield (
+                f"training.returns is {self.training.returns}; it must be {' or '.join(ASKED_RESULTS)}, since models "
+                "are evaluated on other images"
+            )
+        if self.beside_plain and not (isinstance(self.training, FeatureTraining) and self.training.is_regularised):
             yield "beside_plain is on; it must be off for a network without regularisers"
         if self.stopping_level and (required_settings := self._settings_for_bets()):
             yield (
@@ -166,6 +182,7 @@ class Pairs(CanaryPairs):
 
     def plain(self) -> Pairs:
         """Return the same pairs without regularisers."""
+        assert isinstance(self.training, FeatureTraining)
         return replace(self, training=self.training.without_regularisers(), beside_plain=False)
 
 

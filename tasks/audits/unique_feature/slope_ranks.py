@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.config import Shape
 from tasks.audits.unique_feature.population import (
     Cells,
     Relatives,
+    clean_images,
     inked_cells,
     is_counted,
     look_alike_image_sets,
@@ -33,7 +34,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.features.look_alikes import halves
-from tasks.datasets.images import Pixels, as_shape
+from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure, rank_p_value
 
@@ -284,6 +285,22 @@ def sums_by_size(values: Array) -> list[Array]:
 # The images of a fit
 
 IMAGES = 100  # number of images of a label; a response is the mean over them
+
+
+def label_images(family_config: Relatives, data: Images, examples: int, canary: int) -> Pixels:
+    """Return the images to which slopes of a pair are fitted. `canary` is a row of the first `examples` (0: all).
+
+    These are the first test images of the canary's label. If there are none, they are the label's training images
+    without the canary, or else probe images.
+    """
+    label = data.train_labels[canary]
+    images = data.test_images[data.test_labels == label]
+    if family_config.seen is not None:
+        images = family_config.seen.leave_out(images)
+    if not len(images):
+        rows = np.flatnonzero(data.train_labels[: examples or None] == label)
+        images = data.train_images[rows[rows != canary]]
+    return images[:IMAGES] if len(images) else clean_images(family_config, data.shape)[:IMAGES]
 
 
 def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:

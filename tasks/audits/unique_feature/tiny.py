@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.training_config import CanaryTraining, WholeTra
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
 from tasks.models.catalog import Network
+from tasks.programs.config import Program
 from tasks.training.privacy_config import LinkedTraining
 
 P = TypeVar("P", bound=CanaryPairs)
@@ -29,6 +30,7 @@ F = TypeVar("F", bound=Family)
 
 SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds where mlp1 takes almost no time
 DEEP = ("densenet100", "resnet18")
+PROGRAM_EXAMPLES = 300
 
 
 def tiny(config: UniqueFeature) -> UniqueFeature:
@@ -40,9 +42,10 @@ def _tiny_question(question: Question) -> Question:
     match question:
         case Pairs():
             reduced = _reduce_pairs(question)
+            training = question.training
             return replace(
                 reduced,
-                training=_reduce_training(question.training),
+                training=training if isinstance(training, Program) else _reduce_training(training),
                 evaluations=min(question.evaluations, 2),
                 family=_reduce_family(question.family),
                 probes=min(question.probes, 20) or 20,
@@ -68,11 +71,19 @@ def _tiny_question(question: Question) -> Question:
 
 
 def _reduce_pairs(pairs: P) -> P:
-    """Return a few of the same pairs, on embedded data."""
-    network = pairs.training.network
+    """Return a few of the same pairs, on embedded data. A program keeps its data set."""
     choice = pairs.choice
     if isinstance(choice, RandomChoice):
         choice = replace(choice, neighbours_left_out=min(choice.neighbours_left_out, 10))
+    if isinstance(pairs.training, Program):
+        return replace(
+            pairs,
+            examples=min(pairs.examples or PROGRAM_EXAMPLES, PROGRAM_EXAMPLES),
+            canaries=min(pairs.canaries, 3),
+            choice=choice,
+            seeds=min(pairs.seeds, 2),
+        )
+    network = pairs.training.network
     if network.name in DEEP:
         canary_count = 1
     elif network.name in SLOW:

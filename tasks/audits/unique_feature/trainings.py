@@ -30,6 +30,7 @@ from tasks.audits.unique_feature.pairs.canary_selection import (
     link,
     train_with_canary,
 )
+from tasks.audits.unique_feature.program_training import PairTraining, check_program, clean_trainings, training_job
 from tasks.audits.unique_feature.questions import (
     CanaryPairs,
     Pairs,
@@ -43,6 +44,7 @@ from tasks.contract.job import Function, Inputs, Job, Work, single_table, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.numerics import seeds
+from tasks.programs.config import Program
 from tasks.training import classifier
 from tasks.training.chains import Part, chain, train_chains, up_to
 from tasks.training.classifier import NearestImages, Training, train
@@ -62,7 +64,7 @@ class Pair:
     """
 
     canary: Canary
-    clean: Training
+    clean: Training | PairTraining
     model: Job
     twin: Job
     ranking: tuple[Job, ...]
@@ -121,6 +123,8 @@ def trainings(config: UniqueFeature) -> Trainings:
             images = load(question.data)
             _check_data(config, question, images)
             _check_canaries(question, images)
+            if isinstance(question.training, Program):
+                check_program(question.training)
             return _paired_trainings(config, question, images)
         case ProbePictures():
             shape = load(question.data).shape
@@ -161,6 +165,8 @@ def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Imag
     if isinstance(question, Pairs) and question.beside_plain:
         plain = _paired_trainings(config, question.plain(), images)
     selected = canaries(config, question, images)
+    if isinstance(question.training, Program):
+        return Trainings(images.shape, tuple(_program_pairs(config, question, question.training, selected)))
     return Trainings(images.shape, tuple(pairs(config, question, selected, ranking)), ranking, plain=plain)
 
 
@@ -169,7 +175,7 @@ def pairs(
 ) -> Iterator[Pair]:
     """Yield every canary model and its control model, for each training seed."""
     chosen_ones = () if ranking is None else (ranking.selection,)
-    link_epochs = question.training.link
+    link_epochs = question.recipe.link
     for canary in selected:
         for replicate in range(question.seeds):
             clean = clean_training(config, question, canary, replicate)
@@ -179,6 +185,15 @@ def pairs(
             else:
                 model = _last_link(link_epochs, train, canary.burn_into(clean))
             yield Pair(canary, clean, model, _twin_job(link_epochs, clean, model), chosen_ones)
+
+
+def _program_pairs(
+    config: UniqueFeature, question: CanaryPairs, program: Program, selected: Sequence[Canary]
+) -> Iterator[Pair]:
+    """Yield every canary model and its control model, trained by a program, for each training seed."""
+    assert isinstance(question, Pairs)  # no other question trains with programs
+    for canary, clean in clean_trainings(config, question, program, selected):
+        yield Pair(canary, clean, training_job(canary.burn_into(clean)), training_job(clean), ())
 
 
 def _twin_job(link_epochs: int, clean: Training, model: Job) -> Job:

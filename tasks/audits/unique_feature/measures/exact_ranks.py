@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from tasks.audits.unique_feature.answered_images import is_answered
 from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
 from tasks.audits.unique_feature.given_models import Given
@@ -44,17 +45,17 @@ from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.population import (
     Population,
     Relatives,
-    clean_images,
     is_counted,
 )
+from tasks.audits.unique_feature.program_training import PairTraining
 from tasks.audits.unique_feature.single_models.look_alikes import look_alike_row
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor
 from tasks.audits.unique_feature.slope_ranks import (
-    IMAGES,
     LOOK_ALIKE,
     FeatureRegion,
     feature_region,
     is_among_all,
+    label_images,
     mean_standardised_slopes,
     probe_label_images,
     rank_alone,
@@ -71,7 +72,7 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn, family
-from tasks.datasets.images import Images, Pixels, as_shape
+from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
 REFERENCE_RANK = "rank beside references"
@@ -136,7 +137,7 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     data = load(config.data)
     number = canary_row(config.canary, inputs)
     label = int(data.train_labels[number])
-    clean = label_images(config, data, number, label)
+    clean = label_images(config.relatives, data, config.examples, number)
     sets = []
     for feature in slope_features(config.relatives, data.shape[:2]):
         sets.append(burn(clean, feature))
@@ -153,21 +154,6 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
-def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> Pixels:
-    """Return the images to which slopes are fitted.
-
-    These are the first test images of the label. If there are none, they are its training images without the canary, or
-    else probe images.
-    """
-    images = data.test_images[data.test_labels == label]
-    if config.relatives.seen is not None:
-        images = config.relatives.seen.leave_out(images)
-    if not len(images):
-        rows = np.flatnonzero(data.train_labels[: config.examples or None] == label)
-        images = data.train_images[rows[rows != canary]]
-    return images[:IMAGES] if len(images) else clean_images(config.relatives, data.shape)[:IMAGES]
-
-
 def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
@@ -175,13 +161,15 @@ def _responses_by_score(
     canary_response = mean_response(canary, sets, label)
     without = mean_response(twin, sets, label)
     reference_responses = [mean_response(model, sets, label) for model in references]
-    return {
+    responses = {
         "pair": canary_response - without,
         "references": match_spread(canary_response, reference_responses) - np.mean(reference_responses, axis=0)
         if reference_responses
         else canary_response,
-        "weight change": weight_change_responses(canary, twin, sets, label),
     }
+    if not is_answered(canary):  # the weights of a program's models are unknown
+        responses["weight change"] = weight_change_responses(canary, twin, sets, label)
+    return responses
 
 
 def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Array:
@@ -216,7 +204,12 @@ def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
 
 
 def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
-    """Return the control models of the next pairs, one per seed. There may be fewer than REFERENCES."""
+    """Return the control models of the next pairs, one per seed. There may be fewer than REFERENCES.
+
+    There are none for a program's models, which are evaluated only on the images of their own canary.
+    """
+    if isinstance(pair.clean, PairTraining):
+        return ()
     position = trainings.pairs.index(pair)
     by_seed: dict[int, Job] = {}
     for other_pair in (*trainings.pairs[position + 1 :], *trainings.pairs[:position]):

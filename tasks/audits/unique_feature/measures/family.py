@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import ProbeSplit, Shape
-from tasks.audits.unique_feature.design import Design
+from tasks.audits.unique_feature.config import ProbeSplit
+from tasks.audits.unique_feature.design import Design, uncarried_feature
 from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_predictor
-from tasks.audits.unique_feature.pairs.canary_selection import Canary, RankedImage, canary_row, own_feature
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
@@ -106,17 +106,6 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
         for row in members
     ]
     return pa.Table.from_pylist(rows, FAMILY)
-
-
-def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
-    """Return a feature that is neither carried nor audited, or None if it looks like one of these."""
-    candidate = design.asked_feature
-    if not design.draws_features:
-        candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
-    patterns = set()
-    for feature in (canary.carried_feature, canary.audited_feature):
-        patterns.add(feature.patch().pixels())
-    return None if candidate.patch().pixels() in patterns else candidate
 
 
 def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:

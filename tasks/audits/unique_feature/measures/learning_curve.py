@@ -258,6 +258,7 @@ def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     """Yield the jobs that train the pair and evaluate it after every epoch."""
     canary = pair.canary
     clean = pair.clean
+    assert isinstance(clean, Training)  # no program is followed epoch by epoch
     about = design.evaluation_of(canary, clean)
     if isinstance(canary.image, RankedImage):
         model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried_feature), pair.ranking)
@@ -339,8 +340,12 @@ def history(config: History, inputs: Inputs) -> pa.Table:
 
 
 def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
-    """Return the jobs that list every pair's history."""
-    return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
+    """Return the jobs that list the history of every pair. The models of a program have none."""
+    jobs = []
+    for pair in trainings.pairs:
+        if isinstance(pair.clean, Training):
+            jobs.append(Job(history, History(pair.canary.image), pair.inputs))
+    return tuple(jobs)
 
 
 def _plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:

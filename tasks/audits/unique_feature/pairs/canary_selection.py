@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ from tasks.datasets.features import Family, Feature, draw_member
 from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import up_to
-from tasks.training.classifier import Burnt, Training
+from tasks.training.classifier import Burnt, Training, TrainingRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tasks.training.recipe import Recipe
 
 
+TrainedImages = TypeVar("TrainedImages", bound=TrainingRows)  # a dataclass with the field `burnt`
 End = Literal["highest", "lowest"]
 
 CHOSEN = pa.schema(
@@ -117,10 +118,17 @@ class Canary:
     carried_feature: Feature
     audited_feature: Feature
 
-    def burn_into(self, clean: Training) -> Training:
+    def burn_into(self, clean: TrainedImages) -> TrainedImages:
         """Return the training with the canary added. The canary must be named by its row."""
+        training: Any = clean
+        changed: TrainedImages = replace(training, burnt=(self.burnt,))
+        return changed
+
+    @property
+    def burnt(self) -> Burnt:
+        """The training image that carries the feature. The canary must be named by its row."""
         assert not isinstance(self.image, RankedImage)
-        return replace(clean, burnt=(Burnt(self.image, self.carried_feature),))
+        return Burnt(self.image, self.carried_feature)
 
 
 def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:

@@ -36,7 +36,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import Shape
 from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
@@ -60,7 +59,6 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
-from tasks.datasets.features import family
 from tasks.numerics import betting
 from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value, share_tied
 from tasks.numerics.statistics import proportion, proportion_greater
@@ -205,20 +203,9 @@ def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    if not design.asks_for("scores", "family") or design.decides_by_ranks:
-        return ()
-    if not (design.asks_for("family") or has_family(design, trainings.shape)):
+    if not design.judges_by_family:
         return ()
     return (Job(canary_verdicts, NoSettings(), family_jobs(design, trainings)),)
-
-
-def has_family(design: Design, shape: Shape) -> bool:
-    """Return whether the feature can be ranked among enough distinguishable others. An image of one colour has none."""
-    try:
-        family(design.asked_feature, design.family, design.seed, shape[:2])
-    except ValueError:
-        return False
-    return True
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -45,6 +45,7 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.epsilon import MANY_RUNS
 from tasks.numerics.statistics import exact_proportion, proportion_greater
+from tasks.programs.config import StatedPrivacy
 from tasks.training.recipe import Privacy
 
 ONE_MODEL = "share found by one model"  # share of drawn features, at each level
@@ -68,7 +69,7 @@ class PrivateRank:
     """The canary of a pair whose models were trained with this guarantee."""
 
     canary: int
-    privacy: Privacy
+    privacy: Privacy | StatedPrivacy
 
 
 @task(version=1, name="unique_feature.private_rank")
@@ -100,7 +101,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     return tuple(_private_rank_job(design, design.privacy, trainings, pair) for pair in trainings.pairs)
 
 
-def _private_rank_job(design: Design, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+def _private_rank_job(design: Design, privacy: Privacy | StatedPrivacy, trainings: Trainings, pair: Pair) -> Job:
     assert isinstance(pair.canary.image, int)
     ranks = (pair_rank_job(design, trainings, pair),) if design.asks_for("ranks") else ()
     return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))

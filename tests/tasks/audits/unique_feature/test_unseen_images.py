@@ -12,9 +12,9 @@ from PIL import Image
 from tasks.audits.unique_feature import AUDIT, plan
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Evaluation, probe_triples
-from tasks.audits.unique_feature.measures.exact_ranks import ExactRanks, label_images
 from tasks.audits.unique_feature.population import relatives
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.slope_ranks import label_images
 from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load, pin
@@ -76,10 +76,8 @@ def test_seen_probe_images_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_label_images_are_unseen_test_images(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=1)
     config = config_on(data, pin(Dataset("photos")))
-    ranks = ExactRanks(
-        data, 0, 0, relatives(config, config.asked_feature, seen_images=seen_images(config)), drawn=False, references=0
-    )
-    images = label_images(ranks, load(data), 0, 0)
+    family = relatives(config, config.asked_feature, seen_images=seen_images(config))
+    images = label_images(family, load(data), 0, 0)
     assert len(images) == 3
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.design import load_design
+from tasks.audits.unique_feature.design import load_design, uncarried_feature
 from tasks.audits.unique_feature.evaluation import Burning, burn_family, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.family import (
     OTHERS,
@@ -25,7 +25,6 @@ from tasks.audits.unique_feature.measures.family import (
     separation,
     single_family_rows,
     smallest_relevant_push,
-    uncarried_feature,
 )
 from tasks.audits.unique_feature.pairs.canary_selection import Canary, canaries, own_feature
 from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, favoured_label, model_families

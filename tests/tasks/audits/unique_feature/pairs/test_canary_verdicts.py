@@ -31,7 +31,6 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import (
     count_rows,
     exact_rows,
     exact_verdicts,
-    has_family,
     plan,
     plan_exact,
     rows,
@@ -118,10 +117,10 @@ def test_canaries_of_one_seed_have_no_interval() -> None:
 
 def test_canaries_need_a_family() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=2, family=Family("letters", count=25))
-    assert has_family(load_design(config), config.shape)
+    assert load_design(config).has_family
     assert len(plan(load_design(config), trainings(config))) == 1
     glyph = replace(config, feature=Glyph(kind="random", seed=3))  # letters have no family
-    assert not has_family(load_design(glyph), glyph.shape)
+    assert not load_design(glyph).has_family
     assert plan(load_design(glyph), trainings(glyph)) == ()
 
 

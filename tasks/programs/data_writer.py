@@ -1,0 +1,163 @@
+"""Write records into {data} if an audit changes them: `train`, the records to train on, and `ask`, those to score.
+
+    npz       train.npz and ask.npz: the arrays rows, labels and images, uint8 (records, height, width, channels); for a
+              table, features, float32 (records, features), instead of images
+    folder    train/CLASS/ROW.png and ask/CLASS/ROW.png
+    parquet   train.parquet and ask.parquet: columns row, image (bytes and path, as on the Hugging Face hub) and label;
+              for a table, one column per feature, and label
+    jsonl     train.jsonl: one line {"row": 0, "text": "..."} per text
+
+Records are in the order of {rows} and {ask}. Labels are class numbers, and the folders of classes have their names if
+the alphabetical order of these is that of the numbers. Records whose labels Engram does not know have none: `labels`
+and `label` are then absent, and the images are in ask/ROW.png. Equal records give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.datasets.images import Images, Labels, Pixels, is_table
+from tasks.external.handout import png
+from tasks.programs.config import CommandTraining, DataFormat, Program
+from tasks.programs.training import Rows, WriteData
+
+Kind = Literal["images", "tables", "texts"]
+# The formats of each kind of records; `auto` is the first.
+FORMATS: Mapping[Kind, tuple[DataFormat, ...]] = MappingProxyType(
+    {"images": ("npz", "folder", "parquet"), "tables": ("npz", "parquet"), "texts": ("jsonl",)}
+)
+TRAIN = "train"
+ASK = "ask"
+ROW = "row"
+LABEL = "label"
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Images (records, h, w, c), or records of a table (records, 1, 1, features), with their row numbers.
+
+    `labels` is None if they are unknown. `names` are the class names and `features` those of a table's features.
+    """
+
+    rows: Rows
+    pixels: Pixels
+    labels: Labels | None
+    names: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def of_rows(cls, images: Images, rows: Rows) -> Records:
+        """Return training records of a data set."""
+        return cls(rows, images.train_images[rows], images.train_labels[rows], images.names, images.features)
+
+
+def check_writable(program: Program, kind: Kind, features: Sequence[str] = ()) -> None:
+    """Raise ValueError, in one line, if the program cannot receive changed records of this kind, and why."""
+    if isinstance(program, CommandTraining) and not program.uses("data"):
+        raise ValueError(
+            "this audit changes records, so training.command must read them from the folder {data}; add it, such as "
+            "--data {data}"
+        )
+    data_format = choose_format(program, kind)
+    if data_format == "parquet" and kind == "tables" and LABEL in features:
+        raise ValueError(
+            f"the table has a feature named {LABEL}, as the column of classes; set training.data_format=npz"
+        )
+
+
+def choose_format(program: Program, kind: Kind) -> DataFormat:
+    """Return the format of the records in {data}. Raises ValueError, in one line, if it does not fit them."""
+    data_format = program.data_format
+    allowed = FORMATS[kind]
+    if data_format == "auto":
+        return allowed[0]
+    if data_format not in allowed:
+        raise ValueError(f"training.data_format is {data_format}; for {kind} it must be {' or '.join(allowed)}")
+    return data_format
+
+
+def image_writer(program: Program, train: Records, ask: Records) -> WriteData:
+    """Return the function that writes these records into {data}."""
+    data_format = choose_format(program, "tables" if is_table(train.pixels) else "images")
+
+    def write(folder: Path) -> None:
+        for name, records in ((TRAIN, train), (ASK, ask)):
+            write_records(folder, name, records, data_format)
+
+    return write
+
+
+def write_records(folder: Path, name: str, records: Records, data_format: DataFormat) -> None:
+    """Write records in one format. `name` is that of the file without its suffix, or of the sub-folder."""
+    if data_format == "npz":
+        np.savez(folder / f"{name}.npz", **dict(_arrays(records)))
+    elif data_format == "folder":
+        _write_pictures(folder / name, records)
+    else:
+        pq.write_table(_table(records), folder / f"{name}.parquet")
+
+
+def write_texts(folder: Path, name: str, rows: Sequence[int], texts: Sequence[str]) -> None:
+    """Write texts with their row numbers as JSON Lines."""
+    with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+        for row, text in zip(rows, texts, strict=True):
+            file.write(json.dumps({ROW: int(row), "text": text}, ensure_ascii=False) + "\n")
+
+
+def _arrays(records: Records) -> Iterator[tuple[str, Any]]:
+    yield "rows", records.rows
+    if records.labels is not None:
+        yield "labels", records.labels
+    if is_table(records.pixels):
+        yield "features", records.pixels.reshape(len(records.pixels), -1)
+    else:
+        yield "images", records.pixels
+
+
+def _write_pictures(folder: Path, records: Records) -> None:
+    folder.mkdir()
+    names = _folder_names(records)
+    for index, row in enumerate(records.rows.tolist()):
+        target = folder
+        if records.labels is not None:
+            target = folder / names[int(records.labels[index])]
+            target.mkdir(exist_ok=True)
+        (target / f"{row}.png").write_bytes(png(records.pixels[index]))
+
+
+def _folder_names(records: Records) -> Sequence[str]:
+    """Return a folder name for each class. Sorted as text, they are in the order of the class numbers."""
+    names = records.names
+    are_paths = all(name == Path(name).name and not name.startswith(".") for name in names)
+    if names and are_paths and list(names) == sorted(names):
+        return names
+    classes = 0 if records.labels is None else max(len(names), int(records.labels.max()) + 1)
+    digits = len(str(max(0, classes - 1)))
+    return [str(number).zfill(digits) for number in range(classes)]
+
+
+def _table(records: Records) -> pa.Table:
+    columns: dict[str, Any] = {}
+    if is_table(records.pixels):
+        features = records.pixels.reshape(len(records.pixels), -1)
+        for name, values in zip(records.features, features.T, strict=True):
+            columns[name] = np.ascontiguousarray(values)
+    else:
+        cells = []
+        for row, picture in zip(records.rows.tolist(), records.pixels, strict=True):
+            cells.append({"bytes": png(picture), "path": f"{row}.png"})
+        columns[ROW] = records.rows
+        columns["image"] = pa.array(cells, IMAGE)
+    if records.labels is not None:
+        columns[LABEL] = records.labels
+    return pa.table(columns)
