@@ -119,16 +119,15 @@ def find_paths(
 
 def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
     """Return the tags, or the text, selected through the short name of a field, such as `criterion=simclr`."""
-    members = {field.path: field.members for field in fields}
     selections = {}
     for name, value in settings.items():
         likeliest = _likeliest(_candidates(kind, name, settings, fields))
         if len(likeliest) != 1:
             continue
-        path = likeliest[0].path
-        tag = _given_tag(members.get(path, {}), value, path)
-        if isinstance(tag, str) and tag in members.get(path, ()):
-            selections[path] = value
+        field = likeliest[0]
+        tag = _given_tag(field.members, value, field.path)
+        if isinstance(tag, str) and tag in field.members:
+            selections[field.path] = value
     return selections
 
 

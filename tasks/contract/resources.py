@@ -22,9 +22,9 @@ class Resources(Ranged):
     """GPUs of one job, all in one machine. No other job uses them."""
     cpus: Annotated[int, AtLeast(0)] = 0
     """Processors of one job."""
-    memory: Annotated[ByteCount, AtLeast(0)] = NO_MEMORY
+    memory: ByteCount = NO_MEMORY
     """Host memory of one job, such as 64GB."""
-    time: Annotated[Duration, AtLeast(0)] = NO_TIME
+    time: Duration = NO_TIME
     """Longest duration of one job, such as 6h. A job that takes longer is stopped and retried."""
 
     def __post_init__(self) -> None:
