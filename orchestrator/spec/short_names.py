@@ -119,15 +119,18 @@ def find_paths(
 
 def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
     """Return the tags, or the text, selected through the short name of a field, such as `criterion=simclr`."""
+    members: dict[str, dict[str, Any]] = {}
+    for field in fields:  # two alternatives may have fields of the same path with other alternatives
+        members.setdefault(field.path, {}).update(field.members)
     selections = {}
     for name, value in settings.items():
         likeliest = _likeliest(_candidates(kind, name, settings, fields))
         if len(likeliest) != 1:
             continue
-        field = likeliest[0]
-        tag = _given_tag(field.members, value, field.path)
-        if isinstance(tag, str) and tag in field.members:
-            selections[field.path] = value
+        path = likeliest[0].path
+        tag = _given_tag(members.get(path, {}), value, path)
+        if isinstance(tag, str) and tag in members.get(path, ()):
+            selections[path] = value
     return selections
 
 
