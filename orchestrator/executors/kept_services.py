@@ -177,7 +177,7 @@ class LocalState:
         if self._lock is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             return
-        if is_stored or not any(self.folder.iterdir()):
+        if is_stored or job_files.is_empty(self.folder):
             shutil.rmtree(self._location, ignore_errors=True)
         os.close(self._lock)
 
@@ -200,7 +200,7 @@ class RemoteState:
         if not now and time.monotonic() - self._saved < self._interval:
             return
         self._saved = time.monotonic()
-        if any(self.folder.iterdir()):
+        if not job_files.is_empty(self.folder):
             with suppress(StoreError, OSError):
                 parts = seal_state(self._key, job_files.archive_folder(self.folder))
                 self._store.replace_file(job_files.archive_name(self._key), b"".join(parts))

@@ -339,6 +339,8 @@ class RayExecutor:
         if isinstance(answer, bytes):
             self._has_worker_answered = True
             finished: Finished = pickle.loads(answer)
+            if sent_call.end_request_time is not None:  # Ray kills the programs of a worker before the worker itself
+                return _with_cause(finished, sent_call.end_reason)
             return finished
         if isinstance(answer, exceptions.LocalRayletDiedError):
             raise ClusterError(f"Ray's daemon on this machine died ({self._address}); repeat the command to continue")
@@ -474,6 +476,14 @@ class RayExecutor:
                 if sent_call.test_time is None and sent_call.memory > self._memory_to_ask(sent_call.call):
                     sent_call.test_time = time.monotonic()
                     ray.cancel(reference)  # a running call ignores it (see worker.entry)
+
+
+def _with_cause(finished: Finished, cause: str) -> Finished:
+    """Return the outcomes of a call that was asked to end, with this cause for the jobs that were lost."""
+    outcomes = []
+    for outcome in finished.outcomes:
+        outcomes.append(Lost(outcome.key, cause, died=True) if isinstance(outcome, Lost) else outcome)
+    return Finished(finished.call, tuple(outcomes), finished.messages, finished.transfers)
 
 
 def _lost_call(call: Call, cause: str, died: bool, exhausted: MemoryKind | None = None) -> Finished:

@@ -100,6 +100,7 @@ class Driver:
         self.store = store
         self.observe = observe
         self.stop = stop
+        stop.ask_programs = self._ask_programs
         self.progress = Progress(set(), {}, defaultdict(lambda: deque(maxlen=SAMPLES)))
         self._open = executor
         self._executor: Executor | None = None
@@ -427,13 +428,18 @@ class Driver:
         executor.halt()
         end = self._clock.monotonic() + GRACE
         while executor.pending and (seconds_left := end - self._clock.monotonic()) > 0:
-            if self._runs and seconds_left <= PROGRAM_GRACE:
-                request_stop(folder_of(self.store, self._runs[0]))
+            if seconds_left <= PROGRAM_GRACE:
+                self._ask_programs()
             finished_calls = self._wait(executor, min(seconds_left, POLL))
             self._check_held()
             self._settle(schedule, finished_calls)
         if executor.pending:
             executor.cancel()
+
+    def _ask_programs(self) -> None:
+        """Ask running calls to end the programs that their jobs have started."""
+        if self._runs:
+            request_stop(folder_of(self.store, self._runs[0]))
 
 
 def check_resources(plan: Plan, keys: Iterable[str], executor: Executor) -> None:

@@ -16,6 +16,7 @@ from orchestrator.spec.yaml_file import Prices
 GRACE = 10.0  # seconds that running calls get to end when the run stops
 PROGRAM_GRACE = 5.0  # last seconds of GRACE, in which programs that jobs have started must end
 INTERRUPT_SECONDS = 1.0  # seconds between repeated interrupts of a computation in this process
+INSTANT = 0.001  # seconds of a timer that rings at once
 JOIN_SECONDS = 1.0  # seconds that a thread gets to write its line
 
 
@@ -26,12 +27,14 @@ class OutOfTime(BaseException):
 class Stop:
     """The reason to stop, if any. Only the first reason is kept.
 
-    `running` is the number of running calls, for the message when a signal arrives.
+    `running` is the number of running calls, for the message when a signal arrives. `ask_programs` is called before a
+    computation in this process is interrupted, so that it can end the program that it has started.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.running = 0
+        self.ask_programs: Callable[[], object] = str
         self._inside = False
 
     def ask(self, reason: str) -> None:
@@ -44,6 +47,7 @@ class Stop:
             yield
             return
         is_own_request = False  # whether a signal requested the stop
+        are_programs_asked = False
 
         def handle_signal(number: int, _frame: FrameType | None) -> None:
             nonlocal is_own_request
@@ -52,11 +56,18 @@ class Stop:
             is_own_request = True
             self.ask(signal.Signals(number).name)
             if self._inside:
-                signal.setitimer(signal.ITIMER_REAL, GRACE, INTERRUPT_SECONDS)
+                signal.setitimer(signal.ITIMER_REAL, max(INSTANT, GRACE - PROGRAM_GRACE))
 
         def handle_timer(_number: int, _frame: FrameType | None) -> None:
-            if self._inside:
-                raise OutOfTime
+            nonlocal are_programs_asked
+            if not self._inside:
+                return
+            if not are_programs_asked:
+                are_programs_asked = True
+                signal.setitimer(signal.ITIMER_REAL, min(GRACE, PROGRAM_GRACE), INTERRUPT_SECONDS)
+                self.ask_programs()
+                return
+            raise OutOfTime
 
         def first() -> None:
             if self.reason is None or is_own_request:

@@ -149,6 +149,14 @@ def remove_empty_folders(store: Store, names: Iterable[str]) -> None:
             os.rmdir(root / folder)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether nothing is in a folder, or the folder does not exist."""
+    try:
+        return not os.listdir(folder)
+    except FileNotFoundError:
+        return True
+
+
 def archive_name(key: str) -> str:
     """Return the name in a bucket of a job's state."""
     return f"{JOB_STATES}/{valid_key(key)}{ARCHIVE_SUFFIX}"

@@ -69,6 +69,18 @@ def test_first_reason_is_kept() -> None:
     assert stop.reason == "time limit"
 
 
+def test_programs_are_asked_before_a_computation_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_module, "GRACE", 0.02)
+    monkeypatch.setattr(stop_module, "PROGRAM_GRACE", 0.01)
+    stop = Stop()
+    requests: list[str | None] = []
+    stop.ask_programs = lambda: requests.append(stop.reason)
+    with stop.handle_signals(), pytest.raises(OutOfTime), stop.computing_here():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(HANGING)
+    assert requests == ["SIGINT"]
+
+
 def test_computation_in_this_thread_gets_one_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
     monkeypatch.setattr(stop_module, "INTERRUPT_SECONDS", 0.01)
