@@ -317,11 +317,14 @@ def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, A
 def renew_execution(journal: Journal, cell: Cell) -> None:
     """Record how the jobs of a reopened run are to run from now on, if this cell says so in another way than before."""
     about = journal.about()
-    if about["config"] == plain(cell.config):
+    config = plain(cell.config)
+    if about.get("config") == config:
         return
-    recorded = reopen_cell(journal).config
-    if plain(recorded, has_execution=False) == plain(cell.config, has_execution=False):
-        journal.rewrite({**about, "config": plain(cell.config), **_spec_description(cell.spec_alone)})
+    with contextlib.suppress(EngramError):  # of an earlier version, or in a read-only store
+        recorded = reopen_cell(journal).config
+        is_same_question = plain(recorded, has_execution=False) == plain(cell.config, has_execution=False)
+        if is_same_question and plain(recorded) != config:
+            journal.rewrite({**about, "config": config, **_spec_description(cell.spec_alone)})
 
 
 def _spec_description(spec: Spec | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from orchestrator.executors.pool import PoolExecutor
 from orchestrator.run_folder.job_metrics import read_metrics
 from orchestrator.store import Store, open_store
 from orchestrator.store.job_files import job_states, read_streams
+from tasks.contract.resources import Resources
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.support.waiting import HANGING
 
@@ -208,6 +210,23 @@ print("OMP_NUM_THREADS" in os.environ)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.stdout.strip() == "False", done.stderr
     assert store.read(key_of(1))["threads"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(("visible", "seen"), [(None, "0,1"), ("GPU-c,GPU-a,GPU-b", "GPU-c,GPU-a")])
+def test_local_job_sees_only_its_gpus(
+    store: Store, monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: str
+) -> None:
+    monkeypatch.setattr("orchestrator.executors.local.count_gpus", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    executor = LocalExecutor(store.location)
+    resources = Resources(gpus=2)
+    executor.submit(replace(call("visible_gpus", 1), gpus=2.0, resources=resources))
+    assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
+    assert store.read(key_of(1)).to_pylist() == [{"seen": seen, "told": 2}]
+    assert executor.obstacle(resources) is None
+    assert executor.obstacle(Resources(gpus=4)) == "this process (--address none) may use 3 GPUs"
 
 
 def test_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:
