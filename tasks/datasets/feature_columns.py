@@ -199,9 +199,10 @@ def read_like(encoding: ColumnEncoding, cells: pa.ChunkedArray, where: str) -> N
     """
     subject = f"{where}, column {encoding.name!r}"
     if encoding.categories:
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.cast(cells.type.value_type)
-        texts = pc.fill_null(pc.utf8_trim_whitespace(cells.cast(pa.string())), "")
+        try:
+            texts = pc.fill_null(pc.utf8_trim_whitespace(cells.cast(pa.string())), "")
+        except pa.ArrowException:
+            raise DatasetError(f"{subject} is {cells.type}; write text, as in the data set") from None
         encoded = texts.combine_chunks().dictionary_encode()
         places = np.asarray(encoded.indices)
         return find_categories(encoding, encoded.dictionary.to_pylist(), places, subject).astype(np.float64)

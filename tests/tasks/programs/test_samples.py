@@ -121,6 +121,15 @@ def test_invalid_tables_are_refused(records: Images, columns: Mapping[str, Any],
     assert "\n" not in str(caught.value)
 
 
+def test_parquet_categories_may_be_encoded_but_not_nested(records: Images, tmp_path: Path) -> None:
+    columns = {"age": AGES[:2], "ward": pa.array(WARDS[:2]).dictionary_encode()}
+    pq.write_table(pa.table(columns), tmp_path / "samples.parquet")
+    assert score_samples(tmp_path, records, np.arange(4)).shape == (4,)
+    pq.write_table(pa.table({**columns, "ward": pa.array([["east"], ["west"]])}), tmp_path / "samples.parquet")
+    with pytest.raises(DatasetError, match=r"column 'ward' is list<.*>; write text, as in the data set"):
+        score_samples(tmp_path, records, np.arange(4))
+
+
 def test_missing_and_ambiguous_files_are_refused(records: Images, pictures: Images, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"has no samples; write samples\.csv or samples\.parquet into it"):
         score_samples(tmp_path, records, np.arange(4))
