@@ -48,7 +48,7 @@ trainer.train(resume_from_checkpoint=callback.resume_path)
 losses = []
 model.eval()
 for row in job.ask:
-    batch = collate([records[row]]) | {}
+    batch = collate([records[row]])
     with torch.no_grad():
         logits = model(batch["input_ids"].to(model.device)).logits[0, :-1].cpu()
     losses.append(functional.cross_entropy(logits, batch["labels"][0, 1:], reduction="sum").item())
