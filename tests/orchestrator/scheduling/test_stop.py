@@ -75,9 +75,13 @@ def test_programs_are_asked_before_a_computation_is_interrupted(monkeypatch: pyt
     stop = Stop()
     requests: list[str | None] = []
     stop.ask_programs = lambda: requests.append(stop.reason)
-    with stop.handle_signals(), pytest.raises(OutOfTime), stop.computing_here():
+
+    def compute() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(HANGING)
+
+    with stop.handle_signals(), stop.computing_here(), pytest.raises(OutOfTime):
+        compute()
     assert requests == ["SIGINT"]
 
 
