@@ -218,7 +218,7 @@ def perform(call: Call, store: Store) -> Finished:
         source = contexts.enter_context(open_source({item.function: item.source for item in call.items}))
 
         def open_services(item: Item) -> KeptServices:
-            return KeptServices(item.key, math.ceil(call.gpus), store, printed, advances)
+            return KeptServices(item.key, math.ceil(call.gpus), call.cpus, store, printed, advances)
 
         results = contexts.enter_context(closing(_results(ready, states, open_services)))
         for item, seconds, result, services in results:

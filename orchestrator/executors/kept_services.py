@@ -35,8 +35,8 @@ class KeptServices(JobServices):
     Set `is_stored` before that if the result is stored: the state is then removed.
     """
 
-    def __init__(self, key: str, gpus: int, store: Store, printed: Printed, advances: AdvanceWriter) -> None:
-        super().__init__(key, gpus)
+    def __init__(self, key: str, gpus: int, cpus: int, store: Store, printed: Printed, advances: AdvanceWriter) -> None:
+        super().__init__(key, gpus, cpus)
         self.is_stored = False
         self._store = store
         self._printed = printed

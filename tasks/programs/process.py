@@ -24,6 +24,7 @@ from tasks.worker.process_guard import Guard, marked_processes
 GRACE = 4.0  # seconds between SIGTERM and SIGKILL; a run that is being stopped gives its jobs 5 s
 WORKER_MARK = "ENGRAM_WORKER"  # marks the programs of one worker
 JOB_MARK = "ENGRAM_JOB"  # marks the processes of one job
+THREADS = ("_NUM_THREADS", "_MAXIMUM_THREADS")  # ends of the variables with the threads of numerical libraries
 LOOK = 1.0  # seconds between two looks at the output of a running command
 LAST_LINES = 20
 TAIL_BYTES = 16 * 1024
@@ -43,7 +44,8 @@ def run_command(command: str, folder: Path, variables: Mapping[str, str], output
     and RunStopped if the run is being stopped. Whatever happens, no process of the command remains.
     """
     job_mark = os.urandom(16).hex()
-    environment = {**os.environ, **variables, **_guard().variables, JOB_MARK: job_mark, "PYTHONUNBUFFERED": "1"}
+    marks = {**_guard().variables, JOB_MARK: job_mark, "PYTHONUNBUFFERED": "1"}
+    environment = {**_with_threads(services.cpus), **variables, **marks}
     kills_before = _count_memory_kills()
     with (output / "stdout").open("ab") as stdout, (output / "stderr").open("ab") as stderr:
         process = subprocess.Popen(
@@ -64,6 +66,20 @@ def run_command(command: str, folder: Path, variables: Mapping[str, str], output
         else:
             _kill_group(process.pid, signal.SIGKILL)  # what the command left behind
     _check_exit(process.returncode, output, kills_before)
+
+
+def _with_threads(cpus: int) -> dict[str, str]:
+    """Return this process's environment, in which libraries use one thread per processor of the job.
+
+    Workers themselves use one thread. With 0 processors, libraries choose the number of threads.
+    """
+    environment = dict(os.environ)
+    for name in os.environ:
+        if name.endswith(THREADS):
+            del environment[name]
+            if cpus:
+                environment[name] = str(cpus)
+    return environment
 
 
 @cache

@@ -19,11 +19,13 @@ class JobServices:
 
     key: The job's key. Empty outside a run.
     gpus: Number of GPUs that the job may use.
+    cpus: Number of processors that the job may use, or 0 for any number.
     """
 
-    def __init__(self, key: str = "", gpus: int = 0) -> None:
+    def __init__(self, key: str = "", gpus: int = 0, cpus: int = 0) -> None:
         self.key = key
         self.gpus = gpus
+        self.cpus = cpus
 
     @property
     def output(self) -> Path | None:

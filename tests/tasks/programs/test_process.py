@@ -53,6 +53,15 @@ def test_output_is_kept_and_metrics_are_logged(tmp_path: Path) -> None:
     assert (tmp_path / "stderr").read_text() == "problem\n"
 
 
+@pytest.mark.parametrize(("cpus", "threads"), [(4, "4"), (0, "")])
+def test_libraries_use_the_processors_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: int, threads: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run_command("echo $OMP_NUM_THREADS", tmp_path, {}, tmp_path, JobServices(cpus=cpus))
+    assert (tmp_path / "stdout").read_text() == f"{threads}\n"
+
+
 def test_exit_code_is_a_failure_with_the_last_lines(tmp_path: Path) -> None:
     with pytest.raises(ProgramFailed, match="exited with code 3: line 30") as failure:
         run_command("seq -f 'line %g' 30 >&2; exit 3", tmp_path, {}, tmp_path, JobServices())
