@@ -37,6 +37,7 @@ class Guard:
         self._mark = os.urandom(16).hex()
         self.variables = {variable: self._mark}
         self._pipe: int | None = None
+        self.pid = 0  # of the guard; 0 without one
         if os.path.isdir("/proc/self"):
             self._start()
 
@@ -47,12 +48,15 @@ class Guard:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, self._variable, self._mark, "tracking" if self._is_tracking else ""],
             stdin=reading,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # closed when the guard ends
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a terminal interrupt must not reach the guard
             cwd="/",
         )
         os.close(reading)
+        assert self._process.stdout is not None
+        self.pid = int(self._process.stdout.readline())
+        self._process.wait()  # the guard is its child, because Ray kills the children of a worker that it cancels
 
     def kill_stopped_processes(self) -> None:
         """Kill marked processes that are stopped, for example by SIGSTOP, because they react to no other signal."""
@@ -68,7 +72,9 @@ class Guard:
         os.write(self._pipe, CLOSED)
         os.close(self._pipe)
         self._pipe = None
-        self._process.wait()
+        assert self._process.stdout is not None
+        with self._process.stdout as ending:
+            ending.read()
 
 
 def marked_processes(mark: str, variable: str = MARK) -> Iterator[int]:
@@ -166,4 +172,7 @@ def watch(variable: str, mark: str, is_tracking: bool) -> None:
 
 
 if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
+    os.write(1, b"%d\n" % os.getpid())
     watch(sys.argv[1], sys.argv[2], bool(sys.argv[3]))

@@ -125,7 +125,7 @@ from tests.support.waiting import HANGING, wait_until
 guard = Guard()
 forgetful = "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(600)']; "
 forgetful += "print(subprocess.Popen(sleep, env={}).pid, flush=True); time.sleep(600)"
-print(guard._process.pid, flush=True)
+print(guard.pid, flush=True)
 subprocess.Popen([sys.executable, "-c", forgetful], env={**os.environ, **guard.variables}, start_new_session=True)
 time.sleep(600)
 """
