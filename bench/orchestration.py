@@ -146,8 +146,8 @@ def processes_in_bare_ray(jobs: int, _folder: Path) -> None:
 
 
 def processes_in_engram_run(jobs: int, folder: Path) -> None:
-    """Run all of `engram run` with jobs that each state a processor and start a process."""
-    engram_run(jobs, folder, trouble="process", resources=Resources(cpus=1))
+    """Run all of `engram run` with jobs whose training program is the command `true`."""
+    engram_run(jobs, folder, trouble="program", resources=Resources(cpus=1))
 
 
 def ray_tune(jobs: int, folder: Path) -> None:

@@ -6,12 +6,14 @@ row numbers, and `out` receives the results. The folder is removed when the job 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -155,14 +157,49 @@ def _make(folder: Path) -> Path:
 
 @contextmanager
 def _job_folder() -> Iterator[Path]:
-    """Make a temporary folder, and remove it at the end. Folders of processes that were killed are removed as well."""
-    root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{PREFIX}*"):
+    """Yield an empty folder, and empty it at the end.
+
+    The jobs of a process share one folder with the same subfolders, because removing folders takes milliseconds on some
+    file systems. The next process to start removes the folders of processes that were killed.
+    """
+    root = _process_folder(os.getpid())
+    try:
+        yield root
+    finally:
+        try:
+            _empty(root)
+        except OSError:  # the program has changed permissions; the next job gets another folder
+            _process_folder.cache_clear()
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@cache
+def _process_folder(pid: int) -> Path:
+    """Make the folder of this process, which is removed when the process ends."""
+    parent = Path(tempfile.gettempdir())
+    for old in parent.glob(f"{PREFIX}*"):
         owner = old.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not os.path.exists(f"/proc/{owner}") and os.path.isdir("/proc/self"):
             shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{pid}-"))
+    atexit.register(_remove_folder, root, pid)
+    return root
+
+
+def _remove_folder(root: Path, pid: int) -> None:
+    """Remove the folder of a process, unless this is one of its children, which inherit its exit functions."""
+    if os.getpid() == pid:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _empty(root: Path) -> None:
+    """Remove all files below the folder, and all folders except its direct subfolders."""
+    for folder in root.iterdir():
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+            continue
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)

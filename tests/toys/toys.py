@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -39,7 +38,7 @@ class Part:
     takes `seconds` and writes a line to `chosen.log`. With `choose, die`, its process dies after that. With `wait`,
     each part from number `at` writes a line to `began.log` when it begins, then waits for the file `go`: a test then
     knows which parts are in progress, even on a busy machine. With `speak`, a part prints a line and warns before it
-    raises. With `process`, a part starts a process.
+    raises. With `program`, a part runs a training program.
     """
 
     number: int = 0
@@ -84,8 +83,8 @@ def compute(config: Part) -> pa.Table:
     if config.folder:
         with open(Path(config.folder) / "computed.log", "a") as log:
             log.write(f"{config.number}\n")
-    if config.trouble == "process":
-        subprocess.run(["true"], check=True)
+    if config.trouble == "program":
+        run_program()
     if config.trouble == "wait" and config.number >= config.at:
         await_go(config)
     if config.trouble.startswith("choose"):
@@ -101,6 +100,18 @@ def compute(config: Part) -> pa.Table:
         if config.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)
     return pa.table({"number": pa.array([config.number], pa.int64()), "pid": pa.array([os.getpid()], pa.int64())})
+
+
+def run_program() -> None:
+    """Run the command `true` as a training program without files."""
+    from tasks.programs.code import ProgramCode
+    from tasks.programs.config import CommandTraining
+    from tasks.programs.training import TrainingRequest, perform_training
+
+    no_scripts = Path(__file__).parent / "toys-1.0.dist-info"
+    training = CommandTraining(command="true", code=ProgramCode("*.txt", str(no_scripts)))
+    with perform_training(training, TrainingRequest(np.arange(3), np.arange(6), 0)):
+        pass
 
 
 def await_go(config: Part) -> None:
