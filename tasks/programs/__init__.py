@@ -1,1 +1,1 @@
-"""Training programs of users: what they are given and what they return."""
+"""Training programs of users: their inputs and results."""
