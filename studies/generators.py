@@ -14,7 +14,7 @@ The usual distances have one generator, the first, and treat the 150 records tha
   records.
 
 CTGAN (Xu et al. 2019, the package ctgan) is trained for 300 epochs in batches of 100, with layers of 128 units. It
-requires pandas below 3, and therefore an environment of its own.
+requires pandas below 3, and therefore a separate environment.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def markdown(counted: Sequence[Counts], models: int) -> Iterator[str]:
         yield f"| {counts.case.name} | {counts.audits} | {100 * np.mean(counts.shares):.1f} % | {cells} |"
     yield ""
     yield "Intervals are exact 95 % intervals (Clopper & Pearson 1934) over audits, or over planted records."
-    yield "Records that are not planted may have an effect if the copula or CTGAN is fitted on them, too."
+    yield "Records that are not planted may have an effect if the copula or CTGAN is also fitted on them."
 
 
 def _share(successes: int, total: int) -> str:

@@ -1,4 +1,4 @@
-"""Fit a Gaussian copula to some rows of a table, and write as many samples.
+"""Fit a Gaussian copula to some rows of a table, and write the same number of samples.
 
 python generator.py --table tumours.csv --rows rows.npy --seed 1 --out results
 """

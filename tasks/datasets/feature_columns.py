@@ -247,8 +247,8 @@ def find_categories(
                 f"row of the data set is; write one of its values ({listed}{more})"
             )
         numbers[place] = number
-    rows: NDArray[np.int64] = numbers[places]
-    return rows
+    categories: NDArray[np.int64] = numbers[places]
+    return categories
 
 
 def as_they_are(columns: Sequence[Column], where: str) -> tuple[Features, tuple[str, ...]]:

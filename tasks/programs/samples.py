@@ -2,7 +2,7 @@
 
 score(i) = -distance of record i to its nearest sample
 
-A higher score means that the generator came nearer to the record. The program writes one of these into its folder:
+A higher score means that the generator came nearer to the record. The program writes one file or folder of samples:
 
 | data set | file | content |
 |---|---|---|
@@ -11,7 +11,7 @@ A higher score means that the generator came nearer to the record. The program w
 | images | `samples` | a folder with one image file per sample |
 
 Features are standardised and texts are one-hot, with the encoding of the data set (`tasks.datasets.feature_columns`).
-It is fitted to all rows and does not depend on the halves. With `#raw`, numbers are standardised here in the same way.
+It is fitted to all rows and does not depend on the halves. With `#raw`, numbers are standardised here.
 The label counts as a text column if the samples have one. Pixels are in [0, 1]. A user's embedding may map both to
 vectors.
 """
@@ -82,7 +82,7 @@ def find_samples(folder: Path, is_table: bool) -> Path:
     present = [name for name in NAMES if (folder / name).exists()]
     expected = TABLES if is_table else (ARRAYS, FOLDER)
     if len(present) > 1:
-        raise DatasetError(f"{folder} has {' and '.join(present)}; write one of them")
+        raise DatasetError(f"{folder} has {' and '.join(present)}; write only one")
     if not present:
         raise DatasetError(f"{folder} has no samples; write {' or '.join(expected)} into it")
     if present[0] not in expected:
@@ -92,7 +92,7 @@ def find_samples(folder: Path, is_table: bool) -> Path:
 
 
 def _table_inputs(path: Path, records: Images, rows: Indices) -> tuple[Values, Values]:
-    """Return the encoded records and samples (n, features), with their classes if the samples have them."""
+    """Return the encoded records and samples (n, features), and the classes of both if the samples have them."""
     encoding = records.encoding
     if encoding is None:
         raise DatasetError(f"{path} cannot be compared with these records, which have no column names; use table:FILE")

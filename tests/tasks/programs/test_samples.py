@@ -137,7 +137,7 @@ def test_missing_and_ambiguous_files_are_refused(records: Images, pictures: Imag
     with pytest.raises(DatasetError, match=r"has samples\.npz, and the data set is a table; write samples\.csv or"):
         score_samples(tmp_path, records, np.arange(4))
     (tmp_path / "samples").mkdir()
-    with pytest.raises(DatasetError, match=r"has samples\.npz and samples; write one of them"):
+    with pytest.raises(DatasetError, match=r"has samples\.npz and samples; write only one"):
         score_samples(tmp_path, pictures, np.arange(4))
 
 
