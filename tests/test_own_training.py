@@ -13,6 +13,8 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.training_check import TrainingCheck, check_training
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
 from tests.support.shell import CommandResult, Shell
 
 # A memoriser in one line: records that it trains on have a small loss.
@@ -148,3 +150,29 @@ def test_check_command_prints_json(shell: Shell) -> None:
     assert check["ok"] is True
     refusal = shell("check-training", "membership", "--preset", "quickstart", code=2)
     assert "give your program" in refusal.stderr
+
+
+def write_table(folder: Path) -> str:
+    """Write a table of 40 records, whose first rows a generator may copy, and return the name of its data set."""
+    stream = np.random.default_rng(3)
+    values = stream.normal(size=(40, 3))
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{'xy'[row % 2]}" for row, (a, b, c) in enumerate(values)]
+    (folder / "table.csv").write_text("\n".join(["a,b,c,class", *lines, ""]))
+    return "table:table.csv#label=class"
+
+
+def test_copying_generator_is_found_by_its_samples(tmp_path: Path) -> None:
+    folder = Path.cwd()
+    data = write_table(folder)
+    # Copies its training rows 0 to 9; all other samples are the same in every training.
+    rule = (  # doubled braces are those of awk
+        "FILENAME == ARGV[1] {{m[$1] = 1; next}} FNR == 1 {{print; next}} {{row = FNR - 2}}"
+        " row < 10 && (row in m) {{print}} row >= 30 {{print}}"
+    )
+    copies = f"awk -F, '{rule}' {{rows:txt}} {folder}/table.csv > {{out}}/samples.csv"
+    settings = {"training.command": copies, "training.returns": "samples", "data": data, "models": 16}
+    report = engram.run("membership", store=tmp_path / "store", address="none", **settings)
+    images = load(pin(Dataset(data)))
+    copied = images.file_rows(np.arange(len(images.train_images))) < 10
+    assert report.verdict.answer == "memorised"
+    assert np.array_equal(report.table("records")["found"].to_numpy(zero_copy_only=False), copied)

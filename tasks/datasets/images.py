@@ -187,6 +187,20 @@ class Images:
         """Whether these are records of a table rather than images."""
         return is_table(self.train_images)
 
+    def file_rows(self, rows: Labels) -> Labels:
+        """Return the numbers that a user's program has for these training rows: for a table, the rows of its file."""
+        if self.train_file_rows is None:
+            return rows
+        file_rows: Labels = self.train_file_rows[rows]
+        return file_rows
+
+    @property
+    def file_row_count(self) -> int:
+        """How many records a user's program numbers: all rows of a table's file, or all training images."""
+        if self.train_file_rows is None:
+            return len(self.train_images)
+        return len(self.train_images) + len(self.test_images)
+
     @property
     def train(self) -> InMemory:
         return InMemory(self.train_images, self.train_labels)

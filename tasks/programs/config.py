@@ -14,6 +14,7 @@ from tasks.contract.ranges import AtMost, Finite, Ranged, Share
 from tasks.contract.resources import EXECUTION_ONLY, NO_RESOURCES, Resources
 from tasks.programs.code import TRACKED_FILES, ProgramCode
 from tasks.programs.command_line import check_command, named_files, used_placeholders
+from tasks.programs.embedding import Embedding
 from tasks.programs.function import TrainingFunction
 from tasks.training.recipe import LARGEST_EPSILON
 
@@ -41,10 +42,17 @@ class ProgramTraining(Ranged):
     model that Engram evaluates, or samples of a generator."""
     data_format: DataFormat = "auto"
     """Format of the records in {data}, if the audit changes records; auto: npz, or jsonl for texts."""
+    embedding: Embedding | None = None
+    """Your own function of records and samples, as package.module:function, whose vectors are compared; by default,
+    standardised features or pixels."""
     privacy: StatedPrivacy | None = None
     """The guarantee of differential privacy that the program states; by default, none."""
     resources: Resources = field(default=NO_RESOURCES, metadata={EXECUTION_ONLY: True})
     """Resources of one training, for the scheduler."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.embedding is not None and self.returns != "samples":
+            yield f"embedding is {self.embedding.name} and returns is {self.returns}; it must be samples"
 
     @property
     def guarantee(self) -> StatedPrivacy | None:
@@ -71,7 +79,7 @@ class CommandTraining(ProgramTraining):
 
     def conflicts(self) -> Iterator[str]:
         check_command(self.command)
-        yield from ()
+        yield from super().conflicts()
 
     def to_pin(self) -> CommandTraining:
         """Return the training with the files that the command names among those of the program."""

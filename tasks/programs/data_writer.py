@@ -58,7 +58,9 @@ class Records:
     @classmethod
     def of_rows(cls, images: Images, rows: Rows) -> Records:
         """Return training records of a data set."""
-        return cls(rows, images.train_images[rows], images.train_labels[rows], images.names, images.features)
+        return cls(
+            images.file_rows(rows), images.train_images[rows], images.train_labels[rows], images.names, images.features
+        )
 
 
 def check_writable(program: Program, kind: Kind, features: Sequence[str] = ()) -> None:

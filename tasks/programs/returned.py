@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
     from tasks.external.audit_inputs import RecordSet
     from tasks.programs.config import Returns
+    from tasks.programs.embedding import Embedding
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -47,14 +48,21 @@ BATCH = 256  # records of one evaluation of a model
 class Requested:
     """The records that a program has to score.
 
-    rows: Their row numbers, in the order of {ask}. total: Number of rows of the data set. images: The data set, or None
-    if only row numbers are known. is_member: Whether each record is among the training rows.
+    numbers: Their numbers as the program sees them, in the order of {ask}. total: Number of records that the program
+    numbers. images: The data set, or None if only numbers are known. is_member: Whether each record is trained on.
+    places: Their positions in the training split of the data set; by default, their numbers.
     """
 
-    rows: Rows
+    numbers: Rows
     total: int
     images: Images | None
     is_member: Mask
+    places: Rows | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The positions of the records in the training split of the data set."""
+        return self.numbers if self.places is None else self.places
 
     def labels(self) -> Rows | None:
         """Return the labels of the records, or None if they are unknown."""
@@ -69,13 +77,16 @@ class Scored:
     correct: Mask | None
 
 
-def score_result(result: Any, out: Path, returns: Returns, requested: Requested) -> Scored:
+def score_result(
+    result: Any, out: Path, returns: Returns, requested: Requested, embedding: Embedding | None = None
+) -> Scored:
     """Score the records by what the program returned: the result of a function, or the files in `out`.
 
-    Raises ProgramFailed, in one line with a remedy, if this is impossible.
+    Samples are compared in the space of the embedding, if any. Raises ProgramFailed, in one line with a remedy, if this
+    is impossible.
     """
     if returns == "samples":
-        return _score_samples(out, requested)
+        return _score_samples(out, requested, embedding)
     if returns == "log_likelihood" and _is_model(result):
         raise ProgramFailed(
             "the training function returned a model, and training.returns is log_likelihood: return one "
@@ -266,12 +277,12 @@ def _order_of_rows(rows: Rows, file: Path, requested: Requested) -> Rows:
     if (ordered[1:] == ordered[:-1]).any():
         twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
         raise ProgramFailed(f"{file.name} has two lines for row {twice}")
-    places = np.searchsorted(ordered, requested.rows)
-    is_missing = (places >= len(ordered)) | (ordered[np.minimum(places, len(ordered) - 1)] != requested.rows)
+    places = np.searchsorted(ordered, requested.numbers)
+    is_missing = (places >= len(ordered)) | (ordered[np.minimum(places, len(ordered) - 1)] != requested.numbers)
     if is_missing.any():
         raise ProgramFailed(
-            f"{file.name} has no line for row {requested.rows[is_missing.argmax()]}; {int(is_missing.sum()):,} of "
-            f"{len(requested.rows):,} requested records are missing"
+            f"{file.name} has no line for row {requested.numbers[is_missing.argmax()]}; {int(is_missing.sum()):,} of "
+            f"{len(requested.numbers):,} requested records are missing"
         )
     selected: Rows = order[places]
     return selected
@@ -279,11 +290,11 @@ def _order_of_rows(rows: Rows, file: Path, requested: Requested) -> Rows:
 
 def _select_requested(numbers: Floats, where: str, requested: Requested) -> Floats:
     """Return the numbers of the requested records. Raises ProgramFailed if there are more or fewer."""
-    count = len(requested.rows)
+    count = len(requested.numbers)
     if numbers.ndim in (1, 2) and len(numbers) == count:
         return numbers
     if numbers.ndim in (1, 2) and len(numbers) == requested.total:
-        return numbers[requested.rows]
+        return numbers[requested.numbers]
     size = "x".join(map(str, numbers.shape)) or "one number"
     other = f", or all {requested.total:,} rows" if requested.total != count else ""
     raise ProgramFailed(
@@ -336,7 +347,7 @@ def _score_by_model(model: Any, requested: Requested) -> Scored:
     return Scored(np.log(p) - np.log1p(-p), correct)
 
 
-def _score_samples(out: Path, requested: Requested) -> Scored:
+def _score_samples(out: Path, requested: Requested, embedding: Embedding | None) -> Scored:
     """Score the requested records by their distance to the nearest sample."""
     from tasks.programs.samples import score_samples
 
@@ -344,4 +355,4 @@ def _score_samples(out: Path, requested: Requested) -> Scored:
         raise ProgramFailed(
             "training.returns is samples, but Engram knows these records only by number: give the data set as data=NAME"
         )
-    return Scored(score_samples(out, requested.images, requested.rows), None)
+    return Scored(score_samples(out, requested.images, requested.rows, embedding), None)

@@ -21,7 +21,7 @@ from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CombinedShares
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import Records, check_writable, image_writer
 from tasks.programs.returned import Requested, Scored
-from tasks.programs.training import TrainingRequest, train_and_score
+from tasks.programs.training import TrainingRequest, WriteData, train_and_score
 
 # One row. `seed`, `best_epoch` and `history` mean the same as in MODEL; a program has no history.
 PROGRAM = pa.schema(
@@ -104,8 +104,7 @@ def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a 
     if _is_altered(config.share):
         images = config.share.alter_canaries(images)
         write_data = image_writer(config.program, Records.of_rows(images, rows), Records.of_rows(images, asked))
-    request = TrainingRequest(rows, asked, config.seed, write_data)
-    scored = train_and_score(config.program, request, _request_scores(dataset, images, request))
+    scored = _train(config.program, dataset, images, rows, asked, config.seed, write_data)
     privacy = config.program.privacy
     return make_table(
         PROGRAM,
@@ -121,14 +120,24 @@ def train(config: RowTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a 
 
 def train_on_rows(program: Program, dataset: Dataset, rows: Rows, asked: Rows, seed: int) -> Scored:
     """Train on these rows of the data set's training split, and score the rows that are asked."""
-    request = TrainingRequest(rows, asked, seed)
-    return train_and_score(program, request, _request_scores(dataset, load(dataset), request))
+    return _train(program, dataset, load(dataset), rows, asked, seed)
 
 
-def _request_scores(dataset: Dataset, images: Images, request: TrainingRequest) -> Requested:
-    """Return the records to score. Only their numbers are known for `rows:COUNT`."""
+def _train(
+    program: Program,
+    dataset: Dataset,
+    images: Images,
+    rows: Rows,
+    asked: Rows,
+    seed: int,
+    write_data: WriteData | None = None,
+) -> Scored:
+    """Train and score. For a table, the program's row numbers are those of the file, from 0."""
     held = None if is_numbered(dataset) else images
-    return Requested(request.ask, len(images.train_images), held, np.isin(request.ask, request.rows))
+    numbers = images.file_rows(asked)
+    requested = Requested(numbers, images.file_row_count, held, np.isin(asked, rows), asked)
+    request = TrainingRequest(np.sort(images.file_rows(rows)), numbers, seed, write_data)
+    return train_and_score(program, request, requested)
 
 
 def check_held(dataset: Dataset) -> None:

@@ -53,7 +53,7 @@ def train_and_score(program: Program, request: TrainingRequest, requested: Reque
     Raises ProgramFailed if the program fails or breaks its contract, and ProgramDied if a signal ends it.
     """
     with perform_training(program, request) as (result, out):
-        return score_result(result, out, program.returns, requested)
+        return score_result(result, out, program.returns, requested, program.embedding)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def describe_run(config: Membership) -> About:
     if isinstance(question, Canaries):
         return About(chance=chance_accuracy(images.test_labels))
     rows = part.rows(images)
-    return About(question.level, count_copies(images, rows), chance_accuracy(images.train_labels[rows]))
+    chance = chance_accuracy(images.train_labels[rows])
+    return About(question.level, count_copies(images, rows), config.smallest_effect, chance)
 
 
 def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:

@@ -10,6 +10,7 @@ from tasks.audits.membership.given_config import FirstImages, GivenModel, Record
 from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, OutputsAndSets, Recording, TrainedExample
 from tasks.contract import ranges
 from tasks.contract.job import ANSWER_ONLY
+from tasks.contract.power import SMALLEST
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -101,6 +102,13 @@ class Membership(Ranged):
         return self.training
 
     @property
+    def smallest_effect(self) -> float:
+        """The largest negligible effect of a record, in nats. 0 for samples, whose scores are distances."""
+        if isinstance(self.training, Program) and self.training.returns == "samples":
+            return 0.0
+        return SMALLEST
+
+    @property
     def data(self) -> Dataset | None:
         """Data set of the records. None for a recording, which does not name its data."""
         question = self.question
@@ -125,6 +133,8 @@ class About:
     """False discovery rate of the identified records. Not used for canaries."""
     copies: CopyCount = CopyCount()
     """Exact copies among the records."""
+    smallest_effect: float = SMALLEST
+    """Largest negligible effect of a record, in nats."""
     chance: float | None = None
     """Accuracy of the best constant answer on the records or, with canaries, on the validation images."""
 

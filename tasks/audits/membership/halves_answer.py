@@ -9,7 +9,7 @@ from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
 from tasks.contract.certificate import STEPS
 from tasks.contract.conditions import ensure
-from tasks.contract.power import SMALLEST, single_item
+from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import p_in_words, read_setting
 from tasks.contract.ties import tie_rule
@@ -68,8 +68,9 @@ def describe_evidence(_config: Membership, evidence: HalvesEvidence) -> str:
         f"test, false discovery rate at most {100 * evidence.level:g} %; {p_in_words(found_records['p_value'])} if no "
         "record has an effect)"
     )
-    if found_records["estimate"]:
-        sentence += f", {evidence.memorised['estimate']:,.0f} of them with an effect above {SMALLEST:g} nats"
+    smallest = read_setting(evidence.memorised)["nats"]
+    if found_records["estimate"] and smallest:
+        sentence += f", {evidence.memorised['estimate']:,.0f} of them with an effect above {smallest:g} nats"
     attack = evidence.attack
     if attack is None:
         return sentence

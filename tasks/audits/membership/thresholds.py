@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.contract.epsilon_rows import CONFIDENCE
-from tasks.contract.power import SMALLEST
 from tasks.external.split_audit import BLIND_LEVEL
 
 UNLIKE = 0.05  # level of the exact test of whether the given model is like those trained here
@@ -34,7 +33,7 @@ def thresholds(config: Membership) -> Mapping[str, str]:
     return {
         "level": f"{100 * level:g}",
         "auc": f"{0.5 + negligible:g}",
-        "nats": f"{SMALLEST:g}",
+        "nats": f"{config.smallest_effect:g}",
         "confidence": f"{100 * CONFIDENCE:g}",
         "wrong": f"{100 * (1 - CONFIDENCE):.0f}",
         "unlike": f"{100 * UNLIKE:g}",

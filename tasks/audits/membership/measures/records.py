@@ -87,7 +87,8 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
     if isinstance(question, Canaries | LossAttack) or not trainings:
         return ()
-    test = ExactTest(question.level, question.draws, seeds.derive(config.seed, "exact test"))
+    seed = seeds.derive(config.seed, "exact test")
+    test = ExactTest(question.level, question.draws, seed, config.smallest_effect)
     return Job(records, test, trainings)
 
 
@@ -285,7 +286,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield row(FOUND, {"level": about.level}, alone(float(count), tested.num_rows), "record", 0.0, any_p)
     memorised = int(np.count_nonzero(tested["memorised"].to_numpy(zero_copy_only=False)))
     smallest_q = float(tested["memorised_q"].to_numpy().min())
-    setting = {"level": about.level, "nats": SMALLEST}
+    setting = {"level": about.level, "nats": about.smallest_effect}
     yield row(MEMORISED, setting, alone(float(memorised), tested.num_rows), "record", 0.0, smallest_q)
     yield tied_row(float(tested["tied"].to_numpy().mean()), tested.num_rows, "record")
     if not tested["accuracy"].null_count:
