@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from orchestrator.spec.resolve import resolve_cells
+from orchestrator.spec.specification import Spec
 from tasks.audits.density.answer import certificate, verdict
 from tasks.audits.density.config import (
     Density,
@@ -71,6 +73,13 @@ def called_rows(train: Callable[[TrainingJob], Array], seed: int) -> list[int]:
     (block,) = LogDensities(plan.models, tables).blocks(1)
     p = p_values(block.log_p, block.held_out, 1023, np.random.default_rng(seed), negligible=0.1)
     return np.flatnonzero(adjust_p_values(p, False) <= 0.05).tolist()
+
+
+def test_program_is_selected_by_short_names() -> None:
+    settings = {"training": f"{row_programs.__name__}:remember", "training.returns": "log_likelihood", "records": ROWS}
+    (cell,) = resolve_cells(Spec("density", set=settings))
+    assert cell.config.question.training == program("remember")
+    assert cell.config.question.data == Dataset(f"rows:{ROWS}")
 
 
 @pytest.fixture(scope="module")

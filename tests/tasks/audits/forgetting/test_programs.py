@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.errors import SpecError
+from orchestrator.spec.resolve import resolve_cells
+from orchestrator.spec.specification import Spec
 from tasks.audits.forgetting.audited import Given, Trained
 from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.data_sets import load_data_sets
@@ -34,6 +37,15 @@ def audit(training: Any = PROGRAM, data: Dataset = ROWS, **settings: Any) -> For
     question = Scores(audited, training, replicates=3)
     query = QuerySet(data, 0, 260, CONTROL)
     return Forgetting(**{"query": query, "calibration": Part(data, 260, 140), "question": question, **settings})
+
+
+def test_number_of_records_sets_both_data_sets() -> None:
+    settings = {"training": f"{row_programs.__name__}:classify", "training.returns": "probabilities", "records": "400"}
+    (cell,) = resolve_cells(Spec("forgetting", preset="quickstart", set=settings))
+    assert cell.config.question.training == PROGRAM
+    assert cell.config.query.data == cell.config.calibration.data == ROWS
+    with pytest.raises(SpecError, match="records is 400 and calibration"):
+        resolve_cells(Spec("forgetting", preset="quickstart", set={**settings, "calibration.data": "digits"}))
 
 
 def test_program_takes_the_place_of_classifiers() -> None:
