@@ -16,7 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from engram.training import TrainingJob, hugging_face_callback
 
 chance = random.Random(0)
-texts = [f"The code of room {number} is {chance.randrange(10**6):06}." for number in range(200)]
+texts = [f"The code of room {number:03} is {chance.randrange(10**6):06}." for number in range(200)]
 records = [{"input_ids": list(text.encode()), "labels": list(text.encode())} for text in texts]
 
 
@@ -37,7 +37,7 @@ callback = hugging_face_callback(job)
 trainer = Trainer(
     model,
     TrainingArguments(
-        num_train_epochs=8, learning_rate=5e-3, seed=job.seed, logging_steps=10, report_to="none", disable_tqdm=True
+        num_train_epochs=20, learning_rate=1e-2, seed=job.seed, logging_steps=10, report_to="none", disable_tqdm=True
     ),
     collate,
     [records[row] for row in job.rows],
