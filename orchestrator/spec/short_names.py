@@ -229,16 +229,27 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
 def _likeliest(matches: list[_Field]) -> list[_Field]:
     """Return the fields that need the fewest tags.
 
-    Existing fields are preferred, then fields of an alternative whose tag equals the field name.
+    Existing fields are preferred, then fields that keep the alternatives around them (`privacy.epsilon` of the present
+    recipe, not of another kind of training), then fields of an alternative whose tag equals the field name.
     """
     fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
     likely = []
     for field in matches:
         if (len(field.selects), field.is_absent) == fewest:
             likely.append(field)
-    if len(likely) > 1:
-        likely = [field for field in likely if field.name in field.selects.values()] or likely
-    return likely
+    kept = [field for field in likely if not _selects_around(field, likely)]
+    if len(kept) > 1:
+        kept = [field for field in kept if field.name in field.selects.values()] or kept
+    return kept
+
+
+def _selects_around(field: _Field, others: list[_Field]) -> bool:
+    """Return whether the field needs another alternative of a group in which others need one of a part of it."""
+    for other in others:
+        for path in field.selects.keys() - other.selects.keys():
+            if any(inner.startswith(f"{path}.") for inner in other.selects):
+                return True
+    return False
 
 
 def _choose(name: str, matches: list[_Field]) -> _Field | None:

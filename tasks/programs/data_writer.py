@@ -67,14 +67,12 @@ def check_writable(program: Program, kind: Kind, features: Sequence[str] = ()) -
     """Raise ValueError, in one line, if the program cannot receive changed records of this kind, and why."""
     if isinstance(program, CommandTraining) and not program.uses("data"):
         raise ValueError(
-            "this audit changes records, so training.command must read them from the folder {data}; add it, such as "
-            "--data {data}"
+            "command has no {data}: this audit changes records, so the program must read them from that folder; add "
+            "it, such as --data {data}"
         )
     data_format = choose_format(program, kind)
     if data_format == "parquet" and kind == "tables" and LABEL in features:
-        raise ValueError(
-            f"the table has a feature named {LABEL}, as the column of classes; set training.data_format=npz"
-        )
+        raise ValueError(f"the table has a feature named {LABEL}, as the column of classes; set data_format=npz")
 
 
 def choose_format(program: Program, kind: Kind) -> DataFormat:
@@ -84,7 +82,7 @@ def choose_format(program: Program, kind: Kind) -> DataFormat:
     if data_format == "auto":
         return allowed[0]
     if data_format not in allowed:
-        raise ValueError(f"training.data_format is {data_format}; for {kind} it must be {' or '.join(allowed)}")
+        raise ValueError(f"data_format is {data_format}; it must be {' or '.join(allowed)} for {kind}")
     return data_format
 
 

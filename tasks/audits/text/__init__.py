@@ -39,6 +39,7 @@ from tasks.audits.text.power import power, resolution
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.question import (
     AskedModel,
+    FineTuned,
     Identifiers,
     OwnerQuestion,
     Planted,
@@ -59,6 +60,7 @@ from tasks.datasets.records import Records
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 from tasks.language_models.language_model import LanguageModel
+from tasks.programs.config import Program
 
 __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
@@ -108,13 +110,17 @@ def subject(config: Text) -> str:
 
 
 def _model_name(question: Question) -> str:
-    """Return the name of the evaluated model, or a phrase for the table that replaces it."""
+    """Return the name of the evaluated model, or a phrase for the table or the program that replaces it."""
+    if isinstance(question, FineTuned) and isinstance(question.tuning, Program):
+        return "models of your own program"
     model = _evaluated_model(question)
     return "a table of log-probabilities" if model is None else str(model)
 
 
 def _evaluated_model(question: Question) -> LanguageModel | None:
-    """Return the model that the audit evaluates, or None if its owner returned a table."""
+    """Return the model that the audit evaluates, or None for a table or the models of a program."""
+    if isinstance(question, FineTuned) and isinstance(question.tuning, Program):
+        return None
     if not isinstance(question, OwnerQuestion):
         return question.reading.model
     if isinstance(question.source, ReturnedTable):

@@ -8,7 +8,7 @@ not trained on. For a given model, they are the documents that were left out, or
 context; its training texts are unknown, and the given texts are used instead.
 
 This test does not exist for planted secrets, compared texts and returned tables: texts of one format are not a sample
-of the training data, and a table has no tokens.
+of the training data, and a table has no tokens. Nor does it exist for the models of a user's program.
 
 The test is ours. It does not change a verdict, but a verdict on models that fail it says so first
 (`tasks.contract.learning`).
@@ -27,7 +27,7 @@ from tasks.audits.text.config import About, Text
 from tasks.audits.text.documents import models as document_models
 from tasks.audits.text.documents.models import DocumentModel, PairedModel, draw_documents, read_insertions
 from tasks.audits.text.given.model import GivenLanguageModel, questions
-from tasks.audits.text.question import Planted
+from tasks.audits.text.question import FineTuned, Planted
 from tasks.audits.text.secrets import models as secret_models
 from tasks.audits.text.secrets.models import PairModel
 from tasks.audits.text.secrets.space import draw_secrets
@@ -40,6 +40,7 @@ from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load_texts
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import statistics
+from tasks.programs.config import Program
 
 Array = NDArray[np.float64]
 Tokens = list[int]
@@ -148,7 +149,9 @@ def constant_log_p(training: Sequence[Tokens], held_out: Sequence[Tokens]) -> Ar
 
 
 def plan(config: Text, scored_jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    if config.outputs is not None or isinstance(config.question, Planted):
+    question = config.question
+    is_programmed = isinstance(question, FineTuned) and isinstance(question.tuning, Program)
+    if config.outputs is not None or isinstance(question, Planted) or is_programmed:
         return ()
     return tuple(Job(learning, Scored(job.config), (job,)) for job in scored_jobs)
 

@@ -27,6 +27,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.draw_settings import BoundDraw
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.tuning_config import Reading
+from tasks.programs.config import Program
 from tasks.worker.files import File
 
 Scoring = Literal["whole", "shared"]
@@ -66,17 +67,29 @@ class FineTuned(Ranged):
     """Fine-tuning by the audit."""
 
     reading: Reading = Reading()
-    """Language model to fine-tune."""
-    tuning: TextTuning = TextTuning()
-    """Fine-tuning settings."""
+    """Language model to fine-tune, and its longest text. Your own program chooses its model itself."""
+    tuning: TextTuning | Program = TextTuning()
+    """Fine-tuning settings, or your own program, which reads the texts in {data}."""
+
+    program_results: ClassVar[tuple[str, ...]] = ("model",)  # what a program may return
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        yield from precision_conflicts(self.tuning.precision, self.reading.model)
+        if isinstance(self.tuning, TextTuning):
+            yield from precision_conflicts(self.tuning.precision, self.reading.model)
+        elif self.tuning.returns not in self.program_results:
+            allowed = " or ".join(self.program_results)
+            best = self.program_results[0]
+            yield f"returns: expected {allowed}, got {self.tuning.returns}. Set tuning.returns={best}."
+
+    @property
+    def is_deduplicated(self) -> bool:
+        """Whether repeated training texts are used only once."""
+        return isinstance(self.tuning, TextTuning) and self.tuning.deduplicate
 
     def privacy_conflicts(self, repetitions: Repetitions) -> Iterator[str]:
         """Yield the reason why private training does not permit these repetitions of a text."""
-        if self.tuning.guarantee is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
+        if self.tuning.guarantee is not None and max(repetitions) > 1 and not self.is_deduplicated:
             yield (
                 f"repetitions: expected 1 with privacy, got {', '.join(map(str, repetitions))}. Differential privacy "
                 "protects single texts: set repetitions=1, or deduplicate=true."
@@ -97,9 +110,13 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
     extraction: Continuation | None = None
     """Ours: continuation also tests whether models reproduce the secrets; none does not."""
 
+    program_results: ClassVar[tuple[str, ...]] = ("log_likelihood", "model")
+
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         yield from self.privacy_conflicts(self.repetitions)
+        if isinstance(self.tuning, Program) and self.tuning.returns != "model" and self.extraction is not None:
+            yield f"extraction: expected none, got continuation. It needs a model, not {self.tuning.returns}."
 
     @property
     def ranked(self) -> int:
@@ -124,8 +141,13 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
             references=199,
             pairs=1,
             reading=tiny_reading(self.reading),
-            tuning=tiny_tuning(self.tuning),
+            tuning=_tiny_training(self.tuning),
         )
+
+
+def _tiny_training(tuning: TextTuning | Program) -> TextTuning | Program:
+    """Return the same kind of training for seconds. A program is kept."""
+    return tiny_tuning(tuning) if isinstance(tuning, TextTuning) else tuning
 
 
 @dataclass(frozen=True)
@@ -312,7 +334,7 @@ class Documents(Continued, FineTuned, Null, Corpus):
             prefix=min(self.prefix, 20),
             suffix=min(self.suffix, 20),
             reading=tiny_reading(self.reading),
-            tuning=tiny_tuning(self.tuning),
+            tuning=_tiny_training(self.tuning),
         )
 
 

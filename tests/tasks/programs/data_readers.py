@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.language_models.pretrained import byte_tokenizer
 from tasks.programs.function import TrainingJob
 
 CORNER = 7  # pixels at the top and left in which digits have no ink
@@ -75,3 +79,31 @@ def fractions(images: NDArray[Any]) -> NDArray[np.float64]:
     """Images in [0, 1] as rows, from bytes or from fractions."""
     rows: NDArray[np.float64] = images.reshape(len(images), -1) / (255 if images.dtype == np.uint8 else 1)
     return rows
+
+
+def remember_texts(job: TrainingJob) -> list[float]:
+    """Log-likelihoods that grow with the number of copies of the text in the training data."""
+    assert job.data is not None
+    copies = Counter(texts_of(job.data / "train.jsonl"))
+    generator = np.random.default_rng(job.seed)
+    return [float(generator.normal()) + NEAREST * copies[text] for text in texts_of(job.data / "ask.jsonl")]
+
+
+def forget_texts(job: TrainingJob) -> list[float]:
+    """Log-likelihoods that depend on no text."""
+    return np.random.default_rng(job.seed).normal(size=len(job.ask)).tolist()
+
+
+def save_language_model(job: TrainingJob) -> None:
+    """An untrained GPT-2 that reads bytes, as a Hugging Face folder."""
+    from transformers import GPT2Config, GPT2LMHeadModel, set_seed
+
+    set_seed(job.seed)
+    tokenizer = byte_tokenizer()
+    config = GPT2Config(vocab_size=len(tokenizer), n_positions=256, n_embd=16, n_layer=1, n_head=1)
+    GPT2LMHeadModel(config).save_pretrained(job.out / "model")
+    tokenizer.save_pretrained(job.out / "model")
+
+
+def texts_of(file: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in file.read_text("utf-8").splitlines()]

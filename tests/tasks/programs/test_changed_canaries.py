@@ -37,5 +37,5 @@ def test_only_memorised_canaries_are_found(tmp_path: Path, function: str, change
 
 def test_command_without_data_is_refused(tmp_path: Path) -> None:
     settings = {**SETTINGS, "mislabelled": True, "training.command": "train {rows}", "code": "pyproject.toml"}
-    with pytest.raises(SpecError, match=r"training.command must read them from the folder \{data\}"):
+    with pytest.raises(SpecError, match=r"command has no \{data\}: this audit changes records"):
         orchestrator.run("membership", store=tmp_path, **OFFLINE, **settings)

@@ -54,7 +54,7 @@ def test_probabilities_and_models_give_equal_scores(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({}, "returns is loss; it must be model or probabilities, since models are evaluated on other images"),
-        ({"returns": "model", "data_format": "jsonl"}, "training.data_format is jsonl; for images it must be npz or"),
+        ({"returns": "model", "data_format": "jsonl"}, "data_format is jsonl; it must be npz or folder or parquet for"),
         ({"returns": "model", "choice": "self-influence"}, "choice must be random, since self-influence needs gradien"),
     ],
 )

@@ -116,11 +116,11 @@ def test_equal_records_give_equal_bytes(tmp_path: Path, data_format: DataFormat)
 
 
 def test_programs_that_cannot_receive_records_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"training.command must read them from the folder \{data\}"):
+    with pytest.raises(ValueError, match=r"command has no \{data\}: this audit changes records"):
         check_writable(program(command="train {rows}"), "images")
-    with pytest.raises(ValueError, match=r"training.data_format is jsonl; for images it must be npz or folder or parq"):
+    with pytest.raises(ValueError, match=r"data_format is jsonl; it must be npz or folder or parquet for im"):
         check_writable(program("jsonl"), "images")
-    with pytest.raises(ValueError, match=r"training.data_format is npz; for texts it must be jsonl"):
+    with pytest.raises(ValueError, match=r"data_format is npz; it must be jsonl for texts"):
         check_writable(program("npz"), "texts")
     with pytest.raises(ValueError, match="the table has a feature named label"):
         check_writable(program("parquet"), "tables", ("age", "label"))

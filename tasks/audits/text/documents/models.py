@@ -20,8 +20,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.continuations import ENDS, score_ends
+from tasks.audits.text.programs import train_on_texts
 from tasks.audits.text.question import Documents, Insertions
 from tasks.audits.text.secrets.space import Repetitions
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -33,6 +35,8 @@ from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
+from tasks.programs.config import Program, without_resources
+from tasks.programs.data_writer import check_writable
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 
@@ -104,9 +108,14 @@ class Document:
 
 def document_jobs(question: Documents, seed: int) -> tuple[Job, ...]:
     """Return the scoring jobs of all models. Raises DatasetError if there are too few texts."""
-    jobs = tuple(Job(score_documents, _document_model(question, seed, number)) for number in range(question.models))
-    draw_documents(jobs[0].config)
-    return jobs
+    models = [_document_model(question, seed, number) for number in range(question.models)]
+    draw_documents(models[0])
+    program = question.tuning
+    if not isinstance(program, Program):
+        return tuple(Job(score_documents, model) for model in models)
+    check_writable(program, "texts")
+    by_program = [ProgramDocumentModel(without_resources(program), model) for model in models]
+    return tuple(Job(score_documents_by_program, model, resources=program.resources) for model in by_program)
 
 
 def _document_model(question: Documents, seed: int, number: int) -> DocumentModel:
@@ -124,7 +133,7 @@ def _document_model(question: Documents, seed: int, number: int) -> DocumentMode
         suffix=question.suffix,
         seed=seeds.derive(seed, "training of documents", number),
         length=question.reading.length,
-        **question.tuning.job_fields,
+        **(TextTuning() if isinstance(question.tuning, Program) else question.tuning).job_fields,
     )
 
 
@@ -198,7 +207,48 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
     device = hardware.device()
     documents = draw_documents(config)
     with hardware.exactly(device), fine_tuned_on(config, training_texts(config, documents), device) as model:
-        scores = score_model(config, model, [document.text for document in documents])
+        return _ask_documents(config, model, documents)
+
+
+@dataclass(frozen=True)
+class ProgramDocumentModel(Ranged):
+    """A model that a user's program trains on its half of the documents.
+
+    `model` determines the documents, the texts and the seed, and how the returned model reads texts. Its other settings
+    are not used.
+    """
+
+    program: Program
+    model: DocumentModel
+
+
+def _program_work(config: ProgramDocumentModel) -> Work:
+    """Return the work: one training of this program, whose duration only a run can tell."""
+    return Work({f"train with {config.program.name}": 1.0})
+
+
+@task(version=1, name="text.score_documents_by_program", trains=1, work=_program_work)
+def score_documents_by_program(config: ProgramDocumentModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no tables
+    """Train with the program and score each document with its model (DOCUMENT_SCORES)."""
+    half = config.model
+    documents = draw_documents(half)
+
+    def read_model(model: LanguageModel) -> pa.Table:
+        from tasks.language_models.fine_tuning import model_as_it_is
+
+        asked_half = replace(half, model=model)
+        device = hardware.device()
+        with hardware.exactly(device), model_as_it_is(asked_half, device) as opened:
+            return _ask_documents(asked_half, opened, documents)
+
+    texts = training_texts(half, documents)
+    asked = [document.text for document in documents]
+    return train_on_texts(config.program, half.seed, texts, asked, read_model)
+
+
+def _ask_documents(config: DocumentModel, model: SequenceModel, documents: Sequence[Document]) -> pa.Table:
+    """Score these documents with the model (DOCUMENT_SCORES)."""
+    scores = score_model(config, model, [document.text for document in documents])
     return make_table(
         DOCUMENT_SCORES,
         row=[document.row for document in documents],

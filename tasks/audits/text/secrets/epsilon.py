@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.question import Secrets
-from tasks.audits.text.tuning import TextTuning
 from tasks.contract.epsilon_rows import LEVEL, Spent, epsilon_rows, list_bounds
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -29,6 +28,7 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
 from tasks.numerics.ranks import rank_p_value
+from tasks.programs.config import StatedPrivacy
 from tasks.training.recipe import Privacy
 
 ALLOWED = "references beaten, at most"
@@ -55,22 +55,20 @@ EPSILON = pa.schema(
 class AtEpsilon:
     """The guarantee stated by the accountant, and the significance level."""
 
-    privacy: Privacy
+    privacy: Privacy | StatedPrivacy
     level: float
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    match config.question:
-        case Secrets(tuning=TextTuning(guarantee=Privacy() as privacy)):
-            return Job(epsilon, AtEpsilon(privacy, config.level), trainings[::2])
-    return ()
+    guarantee = config.question.tuning.guarantee if isinstance(config.question, Secrets) else None
+    return () if guarantee is None else Job(epsilon, AtEpsilon(guarantee, config.level), trainings[::2])
 
 
 def notes(config: Text) -> Iterator[str]:
     """Warn before training if there are too few secrets for a bound by bets."""
-    match config.question:
-        case Secrets(tuning=TextTuning(guarantee=Privacy(delta=delta))) as question:
-            yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
+    question = config.question
+    if isinstance(question, Secrets) and question.tuning.guarantee is not None:
+        yield from describe_lost_power(question.ranked, question.tuning.guarantee.delta, LEVEL, "secrets")
 
 
 @task(version=3, name="text.epsilon", gathers=True)

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.text.continuations import score_secret_ends
+from tasks.audits.text.programs import train_on_texts
 from tasks.audits.text.question import Scoring, Secrets
 from tasks.audits.text.secrets.space import Repetitions, Secret, draw_secrets, score_table, secret_surroundings
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -19,6 +23,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
+from tasks.programs.config import Program, without_resources
+from tasks.programs.data_writer import check_writable
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 
@@ -71,10 +77,16 @@ class PairModel(Ranged):
 def secret_jobs(question: Secrets, seed: int) -> tuple[Job, ...]:
     """Return the scoring jobs of both models of each pair."""
     load_texts(question.data, question.examples)
+    program = question.tuning
+    if isinstance(program, Program):
+        check_writable(program, "texts")
     models = []
     for pair in range(question.pairs):
         for side in range(2):
             models.append(pair_model(question, seed, pair, side))
+    if isinstance(program, Program):
+        by_program = [ProgramPairModel(without_resources(program), model) for model in models]
+        return tuple(Job(score_secrets_by_program, model, resources=program.resources) for model in by_program)
     return tuple(Job(score_secrets, model) for model in models)
 
 
@@ -95,7 +107,7 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
         seed=seeds.derive(seed, "training", pair),
         extraction=question.extraction is not None,
         length=question.reading.length,
-        **question.tuning.job_fields,
+        **(TextTuning() if isinstance(question.tuning, Program) else question.tuning).job_fields,
     )
 
 
@@ -135,6 +147,46 @@ def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG00
     texts = training_texts(config, secrets)
     with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         return ask_secrets(config, model, secrets)
+
+
+@dataclass(frozen=True)
+class ProgramPairModel(Ranged):
+    """One model of a pair that a user's program trains.
+
+    `model` determines the secrets, the texts and the seed, and how a returned model reads texts. Its other settings are
+    not used.
+    """
+
+    program: Program
+    model: PairModel
+
+
+def _program_work(config: ProgramPairModel) -> Work:
+    """Return the work: one training of this program, whose duration only a run can tell."""
+    return Work({f"train with {config.program.name}": 1.0})
+
+
+@task(version=1, name="text.score_secrets_by_program", trains=1, work=_program_work)
+def score_secrets_by_program(config: ProgramPairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
+    """Train with the program and score the text of each secret and of its references (SCORES)."""
+    pair = config.model
+    secrets = draw_secrets(pair)
+    asked = [text for secret in secrets for text in (secret.text, *secret.references)]
+
+    def read_model(model: LanguageModel) -> pa.Table:
+        from tasks.language_models.fine_tuning import model_as_it_is
+
+        asked_pair = replace(pair, model=model)
+        device = hardware.device()
+        with hardware.exactly(device), model_as_it_is(asked_pair, device) as opened:
+            return ask_secrets(asked_pair, opened, secrets)
+
+    def read_log_p(log_p: NDArray[np.float64]) -> pa.Table:
+        values = iter(log_p.tolist())
+        scores = [[next(values) for _ in range(1 + len(secret.references))] for secret in secrets]
+        return score_table(secrets, scores, pair.side, pair.pair)
+
+    return train_on_texts(config.program, pair.seed, training_texts(pair, secrets), asked, read_model, read_log_p)
 
 
 def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
