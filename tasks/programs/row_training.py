@@ -16,7 +16,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import is_numbered
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
 from tasks.programs.returned import Requested, Scored
 from tasks.programs.training import TrainingRequest, train_and_score
@@ -40,12 +40,14 @@ class RowTraining(Ranged):
     """One training by a program: the rows that it trains on, those that it scores, and its seed."""
 
     program: Program
-    share: Share | BalancedHalf | CoinedCanaries
+    share: Share | BalancedHalf | CoinHalf | CoinedCanaries
     scored: Part
     seed: Annotated[int, AtLeast(0)] = 0
 
 
-def training_job(program: Program, share: Share | BalancedHalf | CoinedCanaries, scored: Part, seed: int) -> Job:
+def training_job(
+    program: Program, share: Share | BalancedHalf | CoinHalf | CoinedCanaries, scored: Part, seed: int
+) -> Job:
     """Plan one training by a program, with the resources that it states.
 
     Raises ValueError if the audit changes records, which a program does not see.

@@ -386,7 +386,7 @@ def test_unavailable_probes_give_one_line_error(
         (("plan", "membership", "--until", "decided"), "membership cannot stop early"),
         (
             ("run", "relational", "--until", "decided"),
-            "needs an audit that draws a random feature for each pair",
+            "needs an audit that draws pairs of trainings at random",
         ),
         (("run", "nowhere.yaml"), "file nowhere.yaml does not exist"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
