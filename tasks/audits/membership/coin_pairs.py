@@ -11,17 +11,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.membership.config import Membership, ModelPairs
-from tasks.audits.membership.image_parts import record_part, unseen_part
+from tasks.audits.membership.config import ModelPairs
+from tasks.audits.membership.image_parts import unseen_part
 from tasks.audits.membership.trainings import model_job, score_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows, groups_of
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.mixtures import CoinHalf
+from tasks.datasets.mixtures import CoinHalf, Part
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
+from tasks.programs.config import Program
+from tasks.training.classifier_config import ClassifierTraining
 
 MIN_COINS = 20  # with fewer coins, a half may be empty
 PAIR = pa.schema(
@@ -33,13 +35,13 @@ PAIR = pa.schema(
 )
 
 
-def pair_jobs(config: Membership, question: ModelPairs) -> tuple[Job, ...]:
-    """Plan the differences of each pair. Raises DatasetError if there are too few records for coins.
+def pair_jobs(question: ModelPairs, training: ClassifierTraining | Program, seed: int) -> tuple[Job, ...]:
+    """Plan the differences of each pair of a run with this seed. Raises DatasetError if there are too few records.
 
     In a control run, non-members that follow the records are scored, and coins of their own decide which model counts
     as trained on them.
     """
-    records = record_part(config)
+    records = Part(question.data, 0, question.examples)
     images = load(records.data)
     coins = len(np.unique(groups_of(images, records.rows(images))))
     if coins < MIN_COINS:
@@ -48,16 +50,16 @@ def pair_jobs(config: Membership, question: ModelPairs) -> tuple[Job, ...]:
             "since a coin decides about each"
         )
     scored = records
-    coin_seed = scored_seed = seeds.derive(config.seed, "coins of records")
+    coin_seed = scored_seed = seeds.derive(seed, "coins of records")
     if question.is_null:
         scored = unseen_part(records, question.examples)
-        scored_seed = seeds.derive(config.seed, "coins of non-members")
+        scored_seed = seeds.derive(seed, "coins of non-members")
     jobs = []
     for number in range(question.pairs):
         models = []
         for is_complement in (False, True):
             half = CoinHalf(records, number, coin_seed, is_complement)
-            models.append(model_job(config.training, half, config.seed, number, scored))
+            models.append(model_job(training, half, seed, number, scored))
         jobs.append(Job(differences, CoinHalf(scored, number, scored_seed), tuple(models)))
     return tuple(jobs)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from tasks.contract.ties import tied_row
 from tasks.numerics import betting, statistics
 from tasks.numerics.sign_bets import adjust_evidence, find_by_evidence, running_evidence, sign_evidence
 
-Measured = Callable[["SignTest", Inputs], pa.Table]
 LARGEST = "largest evidence over pairs"
 LEVEL = "level"  # key of the level in a setting
 EVIDENCE = pa.schema(
@@ -64,19 +64,16 @@ class SignTest:
     """Largest negligible effect, in nats."""
 
 
-def plan_evidence(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
-    return _plan_test(evidence, config)
-
-
-def plan_records(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
-    return _plan_test(pair_records, config)
-
-
-def _plan_test(measure: Measured, config: Membership) -> Job | tuple[()]:
+def plan_test(
+    measure: Callable[[SignTest, Inputs], pa.Table],
+    config: Membership,
+    trainings: tuple[Job, ...],  # noqa: ARG001
+) -> Job | tuple[()]:
+    """Plan a measure of pairs. Plans nothing for other questions."""
     question = config.question
     if not isinstance(question, ModelPairs):
         return ()
-    return Job(measure, SignTest(question.level), pair_jobs(config, question))
+    return Job(measure, SignTest(question.level), pair_jobs(question, config.training, config.seed))
 
 
 @task(version=1, name="membership.evidence")
@@ -147,6 +144,6 @@ def record_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 MEASURES = (
-    Measure("evidence", EVIDENCE, plan_evidence, evidence_rows),
-    Measure("pair_records", PAIR_RECORDS, plan_records, record_rows),
+    Measure("evidence", EVIDENCE, partial(plan_test, evidence), evidence_rows),
+    Measure("pair_records", PAIR_RECORDS, partial(plan_test, pair_records), record_rows),
 )

@@ -57,12 +57,12 @@ def test_halves_of_a_pair_divide_the_records_by_coins() -> None:
 def test_first_pairs_of_a_longer_run_are_the_same() -> None:
     question = CONFIG.question
     assert isinstance(question, ModelPairs)
-    jobs = pair_jobs(CONFIG, question)
-    assert repr(jobs[:5]) == repr(pair_jobs(CONFIG, replace(question, pairs=5)))
+    jobs = pair_jobs(question, CONFIG.training, 0)
+    assert repr(jobs[:5]) == repr(pair_jobs(replace(question, pairs=5), CONFIG.training, 0))
     seeds = {training.config.seed for job in jobs for training in job.inputs}
     assert len(seeds) == len(jobs)  # both models of a pair have the same seed
     with pytest.raises(DatasetError, match="needs at least 20"):
-        pair_jobs(CONFIG, replace(question, examples=19))
+        pair_jobs(replace(question, examples=19), CONFIG.training, 0)
 
 
 def test_evidence_of_a_pair_depends_on_earlier_pairs_only() -> None:
@@ -125,7 +125,7 @@ def test_control_run_scores_records_that_no_model_saw() -> None:
     config = tiny(replace(CONFIG, question=replace(CONFIG.question, is_null=True)))
     question = config.question
     assert isinstance(question, ModelPairs)
-    job = pair_jobs(config, question)[0]
+    job = pair_jobs(question, config.training, 0)[0]
     images = load(question.data)
     trained = np.concatenate([training.config.shares[0].rows(images) for training in job.inputs])
     assert not set(job.config.part.rows(images)) & set(trained)
