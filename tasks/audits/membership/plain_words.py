@@ -223,7 +223,7 @@ def advise_more_pairs(config: Membership, _evidence: PairsEvidence | None) -> tu
     question = config.question
     assert isinstance(question, ModelPairs)
     pairs = 2 * question.pairs
-    setting = f"--most {pairs}" if question.stopping_level else f"pairs={pairs}"
+    setting = f"engram resume RUN --most {pairs}" if question.stopping_level else f"pairs={pairs}"
     return (f"{NO_CONCLUSION_YET} Train at least {pairs} pairs of models and audit again (`{setting}`).",)
 
 
