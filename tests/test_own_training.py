@@ -86,6 +86,15 @@ def test_canaries_bound_a_stated_epsilon(tmp_path: Path) -> None:
     assert report.verdict.answer == "promise broken"
 
 
+def test_run_until_decided_stops_early(shell: Shell) -> None:
+    settings = [f"training.command={command(MEMORISES)}", f"records={RECORDS}", "--address", "none"]
+    run = shell.json("run", "membership", *settings, "--until", "decided", "--most", "12")
+    assert run["jobs"]["planned"] == 7 * 3 + 3  # 7 pairs of two trainings, then evidence, records and summary
+    assert shell.json("results", run["run"], "evidence")[-1]["decided"]
+    found = [record["found"] for record in shell.json("results", run["run"], "pair_records")]
+    assert found == [True] * RECORDS
+
+
 def cell_of(store: Store, rule: str, **fields: object) -> object:
     spec = Spec("membership", None, {"training.command": command(rule), "records": RECORDS, "models": 8, **fields})
     (cell,) = pin_cells(resolve_cells(spec), store.digests())

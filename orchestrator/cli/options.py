@@ -218,7 +218,7 @@ class StoppingOptions:
         str | None,
         typer.Option(
             metavar="decided",
-            help="Stop as soon as the ranks of drawn features show memorisation. The error rate is valid for"
+            help="Stop as soon as pairs of trainings show memorisation. The error rate is valid for"
             " any number "
             "of looks. For the answer not detected, all pairs are needed.",
         ),

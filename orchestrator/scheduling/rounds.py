@@ -84,8 +84,8 @@ def stop_when_decided(spec: Spec, alpha: float | None, pair_limit: int | None) -
     stopping = audits.find(spec.audit).audit.stopping
     if stopping is None:
         raise SpecError(
-            f"{spec.audit} cannot stop early: --until decided needs an audit that draws a random feature for each "
-            "pair; run it without --until"
+            f"{spec.audit} cannot stop early: --until decided needs an audit that draws pairs of trainings at "
+            "random; run it without --until"
         )
     alpha = ALPHA if alpha is None else alpha
     if not 0 < alpha < 1:

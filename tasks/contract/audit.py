@@ -249,7 +249,7 @@ class Audit:
         if look == FIRST:
             return ""
         subject = "these models and data"
-        if self.stopping is not None:
+        if self.stopping is not None and self.stopping.has_pairs(config):
             subject = "these pairs"
         return describe_look(look, self.summed_error(config, look), subject)
 
@@ -296,6 +296,10 @@ class Stopping:
     def error_rate(self, config: Any) -> float:
         """Return the error rate of a run that may end early, or 0 for a full-length run."""
         return float(_read_path(config, self.level) or 0.0)
+
+    def has_pairs(self, config: Any) -> bool:
+        """Return whether the question compares pairs."""
+        return _read_path(config, self.pairs) is not None
 
     def planned(self, config: Any) -> int:
         """Return the maximum number of pairs."""

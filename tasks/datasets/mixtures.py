@@ -175,6 +175,28 @@ class BalancedHalf(Ranged):
 
 
 @dataclass(frozen=True)
+class CoinHalf(Ranged):
+    """The records of a part whose coin in pair `number` comes up heads, or all others (`is_complement`).
+
+    The coins are fair and independent: one for each group of records in each pair. The coins of a pair do not depend on
+    the number of pairs.
+    """
+
+    part: Part
+    number: Annotated[int, AtLeast(0)]
+    seed: int
+    is_complement: bool = False
+
+    def rows(self, images: Images) -> Rows:
+        """Return the rows of this half, ascending. Groups and exact copies have one coin."""
+        rows = self.part.rows(images)
+        distinct_groups, group = np.unique(groups_of(images, rows), return_inverse=True)
+        is_heads = seeds.generator(self.seed, "coin half", self.number).random(len(distinct_groups)) < 0.5
+        half: Rows = rows[is_heads[group] != self.is_complement]
+        return half
+
+
+@dataclass(frozen=True)
 class CoinedCanaries(Ranged):
     """A part with canaries, each of which enters the training data of model `number` if a fair coin comes up heads.
 

@@ -17,7 +17,7 @@ from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, is_numbered
 from tasks.datasets.images import Images
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CombinedShares, Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, CombinedShares, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import Records, check_writable, image_writer
 from tasks.programs.returned import Requested, Scored
@@ -36,7 +36,7 @@ PROGRAM = pa.schema(
     ]
 )
 
-TrainedShare = Share | BalancedHalf | CoinedCanaries | CombinedShares
+TrainedShare = Share | BalancedHalf | CoinHalf | CoinedCanaries | CombinedShares
 
 
 @dataclass(frozen=True)

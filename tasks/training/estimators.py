@@ -18,7 +18,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Images, fractions
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
 from tasks.models.catalog import Network
 from tasks.models.estimators import Estimator
 
@@ -40,7 +40,7 @@ ESTIMATED = pa.schema(
 class EstimatorTraining(Ranged):
     """One estimator: the rows that it is trained on, and those that it is evaluated on."""
 
-    share: Share | BalancedHalf | CoinedCanaries
+    share: Share | BalancedHalf | CoinHalf | CoinedCanaries
     scored: Part
     classes: Annotated[int, AtLeast(2)]
     network: Network

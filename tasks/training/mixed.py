@@ -22,7 +22,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Rows, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
@@ -51,7 +51,7 @@ class Mixture(Ranged):
     `schedule` contains pairs (epoch, factor): after this epoch, the learning rate is the initial one times the factor.
     """
 
-    shares: tuple[Share | BalancedHalf | CoinedCanaries, ...]
+    shares: tuple[Share | BalancedHalf | CoinHalf | CoinedCanaries, ...]
     validation: Dataset
     classes: Annotated[int, AtLeast(1)]
     network: Network = Network("cnn1")
@@ -87,8 +87,8 @@ def batch_key(config: Mixture) -> Mixture:
     If canaries have altered labels or images, these must also be the same, since all trainings read one copy.
     """
     altered = _altered_canaries(config)
-    placeholder: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
-    return dataclasses.replace(config, shares=placeholder, seed=0, learning_rate=1.0)
+    placeholder = altered or Share(Part(config.validation))
+    return dataclasses.replace(config, shares=(placeholder,), seed=0, learning_rate=1.0)
 
 
 def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
@@ -176,12 +176,12 @@ class Pool:
     sets: Mapping[Dataset, Images]
     begins: Mapping[Dataset, int]
 
-    def rows(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> Rows:
+    def rows(self, shares: Sequence[Share | BalancedHalf | CoinHalf | CoinedCanaries]) -> Rows:
         """Return the rows of these shares, concatenated."""
         rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
         return np.concatenate(rows)
 
-    def expected_count(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> int:
+    def expected_count(self, shares: Sequence[Share | BalancedHalf | CoinHalf | CoinedCanaries]) -> int:
         """Return the expected number of rows in these shares, which is the same with and without a given canary."""
         return sum(
             share.expected_count(self.sets[share.part.data])

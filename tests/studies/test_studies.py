@@ -28,6 +28,7 @@ from studies import (
     membership_loss_attack,
     membership_loss_references,
     membership_own_training,
+    membership_until_decided,
     membership_worst_case_epsilon,
     quickstart_accuracy,
     relational_evasion,
@@ -343,6 +344,15 @@ def test_own_programs_are_accused_only_with_memory() -> None:
     assert counts["memorises, a third fails"].models < 2 * membership_own_training.MODELS
     lines = list(membership_own_training.markdown(counts))
     assert lines[2].startswith("| ignores rows and seed | 0 of 2 (0.0 to 84.2 %) | 2 not assessable | 0 of 240 | 16.0")
+
+
+def test_runs_until_decided_accuse_only_with_memory() -> None:
+    cases = membership_until_decided.CASES
+    names = ("uses other rows, not the record", "remembers 5 % of 200 records by 3 nats")
+    counts = {name: membership_until_decided.audit_case(cases[name], 2, 5) for name in names}
+    lines = list(membership_until_decided.markdown(counts))
+    assert lines[2].startswith("| uses other rows, not the record | 0 of 2 (0.0 to 84.2 %) | 2 undecided |  | 0 of 240")
+    assert lines[3].startswith("| remembers 5 % of 200 records by 3 nats | 2 of 2 (15.8 to 100.0 %) |  | median ")
 
 
 def test_loss_attack_accuses_only_a_model_trained_on_members() -> None:

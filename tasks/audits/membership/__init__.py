@@ -21,6 +21,10 @@ is not a p-value; here it is only a score, and ranks are compared. LiRA's offlin
 paper, and its fixed variance is computed around each record's own mean. Thresholds come from other models. Models are
 evaluated in evaluation mode.
 
+Until decided. With `question=pairs`, fair coins divide the records between the two models of each pair. The sign of a
+record's difference is then a fair coin if training on it has no effect, and bets on the signs may be evaluated after
+every pair (`measures/pairs.py`).
+
 Cost. `models` trainings on half of the records. `quickstart` takes about one minute on two cores.
 """
 
@@ -37,11 +41,12 @@ from tasks.audits.membership.image_parts import record_part
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.measures.epsilon import notes as epsilon_notes
+from tasks.audits.membership.pairs_answer import summed_error
 from tasks.audits.membership.power import notes as power_notes
 from tasks.audits.membership.power import power, resolution
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import trainings
-from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.learning import chance_accuracy
@@ -147,8 +152,10 @@ AUDIT = Audit(
         subject=subject,
         stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
+        summed_error=summed_error,
     ),
     handout=Handout(probes),
+    stopping=Stopping(level="question.stopping_level", pairs="question.pairs", table="evidence"),
     notes=notes,
     resolution=resolution,
     power=power,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from tasks.audits.membership.canary_answer import CANARIES
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.given_answer import GIVEN
 from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.halves_answer import HALVES
@@ -16,7 +16,9 @@ from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
+from tasks.audits.membership.measures.pairs import LARGEST
 from tasks.audits.membership.measures.records import FOUND
+from tasks.audits.membership.pairs_answer import PAIRS
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract import epsilon_rows
 from tasks.contract.answering import AnsweringByQuestion
@@ -40,7 +42,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
     ),
 }
 
-ANSWERING = AnsweringByQuestion((CANARIES, GIVEN, LOSS, HALVES), thresholds)
+ANSWERING = AnsweringByQuestion((CANARIES, PAIRS, GIVEN, LOSS, HALVES), thresholds)
 RULES = ANSWERING.rules
 
 
@@ -64,6 +66,7 @@ EFFECTS: Mapping[type, Objective] = {
     GivenModel: Objective(
         "records found in the given model", "record", "lower", first_metric(FOUND_GIVEN), "{} of {n} records"
     ),
+    ModelPairs: Objective("records found", "record", "lower", first_metric(FOUND), "{} of {n} records"),
     Canaries: Objective(
         "lower bound on epsilon", "epsilon", "lower", first_metric(epsilon_rows.AT_LEAST), "epsilon at least {}"
     ),
@@ -83,5 +86,6 @@ SYMBOLS: Mapping[str, str] = {
     "share of pairs won": "share of pairs of models in which the one trained on the record scores it higher",
     **epsilon_rows.SYMBOLS,
     EXPOSURE: "reduction of the search for a canary by its rank among the canaries left out, in bits",
+    LARGEST: "mean over records of the growth of a bet that the model trained on a record scores it higher",
     "nominal": "false-positive rate at which the threshold was set, on other models or on other non-members",
 }

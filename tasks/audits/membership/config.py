@@ -73,7 +73,30 @@ class Canaries(Ranged):
             yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
 
 
-Question = Halves | Canaries | GivenModel | LossAttack
+@dataclass(frozen=True)
+class ModelPairs(Ranged):
+    """Pairs of models trained here, until the evidence decides: can a record be identified as training data?"""
+
+    tag: ClassVar[str] = "pairs"
+
+    data: Dataset = Dataset("mnist")
+    """Data set; its first `examples` training images are the records."""
+    examples: Annotated[int, AtLeast(0)] = 0
+    """Number of records, from the first training image; 0: all."""
+    pairs: Annotated[int, AtLeast(1)] = 40
+    """Maximum number of pairs of models. A coin per record decides which model of a pair is trained on it."""
+    is_null: bool = False
+    """Ours: whether to test non-members that follow the records, as a control run in which nothing can be memorised."""
+    stopping_level: Annotated[float, ranges.Share(one=False)] = 0.0
+    """Ours: error rate of a run that ends at the first deciding pair; 0: all pairs, at an error rate of 5 %."""
+
+    @property
+    def level(self) -> float:
+        """Error rate of the answer, and false discovery rate of the identified records."""
+        return self.stopping_level or Halves.level
+
+
+Question = Halves | Canaries | ModelPairs | GivenModel | LossAttack
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,7 @@ class Membership(Ranged):
     """Configuration: the question, with its records and models, and the training recipe."""
 
     question: Question = Halves()
-    """Models trained on halves of the records, models trained with canaries, a given model, or the loss of a model."""
+    """Models trained on halves of the records, with canaries, or in pairs until decided; a given model, or its loss."""
     training: ClassifierTraining | Program = ClassifierTraining()
     """How each model is trained: a classifier by Engram, or your own program."""
     seed: Annotated[int, AtLeast(0)] = 0
@@ -90,7 +113,8 @@ class Membership(Ranged):
     def conflicts(self) -> Iterator[str]:
         if isinstance(self.training, Program) and isinstance(self.question, LossAttack):
             yield (
-                f"training is {self.training.tag} and question is loss; it must be halves, canaries or given, since "
+                f"training is {self.training.tag} and question is loss; it must be halves, canaries, pairs or given, "
+                "since "
                 "reference models are trained by Engram"
             )
 
@@ -162,6 +186,9 @@ def _tiny_question(question: Question) -> Question:
             models = min(question.models, 8)
             canaries = min(question.canaries, few // 2)
             return replace(question, data=Dataset("digits"), examples=few, models=models, canaries=canaries)
+        case ModelPairs():
+            few = _few_records(question.examples)
+            return replace(question, data=Dataset("digits"), examples=few, pairs=min(question.pairs, 4))
         case GivenModel():  # keeps its models, since the test has no power with fewer
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
         case LossAttack(source=TrainedExample() as source):

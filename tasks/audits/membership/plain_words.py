@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tasks.audits.membership.canary_evidence import CanaryEvidence
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
@@ -18,6 +18,7 @@ from tasks.audits.membership.loss_config import (
     TrainedExample,
 )
 from tasks.audits.membership.loss_evidence import LossEvidence
+from tasks.audits.membership.pairs_evidence import PairsEvidence
 from tasks.contract.certificate import (
     NO_CONCLUSION_YET,
     NOT_ENOUGH,
@@ -42,12 +43,13 @@ CHECK_PRIVACY = (
 )
 
 
-def advise_removal(config: Membership, _evidence: HalvesEvidence | None) -> tuple[str, ...]:
+def advise_removal(config: Membership, _evidence: HalvesEvidence | PairsEvidence | None) -> tuple[str, ...]:
     """Return the next steps if records are memorised. A program of the user has settings of its own for privacy."""
+    table = "pair_records" if isinstance(config.question, ModelPairs) else "records"
     setting = "" if isinstance(config.training, Program) else "privacy.epsilon=4"
     return (
-        "Review the identified records, and remove those that must not be identifiable (`engram results RUN records` "
-        "lists them).",
+        "Review the identified records, and remove those that must not be identifiable (`engram results RUN "
+        f"{table}` lists them).",
         advise_retraining(setting),
     )
 
@@ -70,6 +72,9 @@ def name_models(config: Membership) -> str:
             return describe_trained(models, "" if is_null else ", each on a random half of the records")
         case Canaries(models=models):
             return describe_trained(models, " after a coin had decided for each test record whether to include it")
+        case ModelPairs(pairs=pairs, stopping_level=stopping_level, is_null=is_null):
+            divided = "" if is_null else "; a coin decided for each record which model of a pair was trained on it"
+            return describe_trained(pairs, divided, in_pairs=True, at_most=stopping_level > 0)
         case LossAttack(source=loss_source, references=references):
             return f"{_name_source(loss_source)}{_name_references(references)}"
         case GivenModel(source=AskedFile(model=model), models=models):
@@ -179,6 +184,60 @@ def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
     found_records = evidence.found_records
     label = f"records that can be identified as training data, of {found_records['n']:,} tested"
     return NumberLine(label, float(found_records["estimate"]), null=0.0)
+
+
+# Pairs of models
+
+
+def explain_pairs(config: Membership, evidence: PairsEvidence) -> str:
+    """Explain how far the evidence grew, and how many records can be identified."""
+    question = config.question
+    assert isinstance(question, ModelPairs)
+    largest = evidence.largest
+    limit = f"{1 / evidence.level:.4g}"
+    pairs = f"{largest['n']} of at most {question.pairs} pairs of trainings"
+    design = "In each pair, a coin decided for each record which of the two models was trained on it."
+    if not evidence.is_decided:
+        return (
+            f"The evidence for memorisation grew at most {largest['estimate']:.4g}-fold within {pairs}, less than the "
+            f"limit of {limit}, which was fixed in advance. {design}"
+        )
+    return (
+        f"The evidence for memorisation grew {largest['estimate']:.4g}-fold within {pairs} and reached the limit of "
+        f"{limit}, which was fixed in advance. {design} {_explain_found_records(evidence)}"
+    )
+
+
+def _explain_found_records(evidence: PairsEvidence) -> str:
+    found_records = evidence.found_records
+    count = 0 if found_records is None else int(found_records["estimate"])
+    if found_records is None or not count:
+        return "Together, the records show this, but no single record can be identified yet."
+    return (
+        f"{count:,} of the {found_records['n']:,} tested records can be identified as training data. "
+        f"{_count_false_alarms(count, evidence.level)}"
+    )
+
+
+def advise_more_pairs(config: Membership, _evidence: PairsEvidence | None) -> tuple[str, ...]:
+    question = config.question
+    assert isinstance(question, ModelPairs)
+    pairs = 2 * question.pairs
+    setting = f"engram resume RUN --most {pairs}" if question.stopping_level else f"pairs={pairs}"
+    return (f"{NO_CONCLUSION_YET} Train at least {pairs} pairs of models and audit again (`{setting}`).",)
+
+
+def draw_pairs(_config: Membership, evidence: PairsEvidence) -> NumberLine:
+    """Draw the growth of the evidence."""
+    limit = Boundary(1 / evidence.level, "limit fixed in advance; memorised from here upwards")
+    return NumberLine(
+        "growth of the evidence for memorisation (times its initial value)",
+        evidence.largest["estimate"],
+        null=1.0,
+        null_words="average growth if nothing is memorised",
+        boundaries=(limit,),
+        logarithmic=True,
+    )
 
 
 # Canaries

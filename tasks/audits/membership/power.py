@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.image_parts import record_part
 from tasks.audits.membership.loss_config import LossAttack
@@ -50,7 +50,7 @@ def record_resolution(question: Halves | GivenModel, records: int) -> Resolution
 def resolution(config: Membership) -> Resolution | None:
     """Return the resolution of the planned audit. None for questions that never clear a model."""
     question = config.question
-    if isinstance(question, Canaries | LossAttack) or not question.models:
+    if isinstance(question, Canaries | ModelPairs | LossAttack) or not question.models:
         return None
     return record_resolution(question, _count_records(config))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.loss_config import LossAttack, TrainedExample
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
@@ -40,6 +40,7 @@ PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "smoke": SMOKE,
     "example": Membership(LOSS, LOSS_TRAINING),
     "example_null": Membership(LossAttack(TrainedExample(is_null=True)), LOSS_TRAINING),
+    "pairs": Membership(ModelPairs(Dataset("digits-on-photos"), 400), SMALL),
     "mnist": MNIST,
     "cifar10": tuple(Membership(replace(CIFAR, models=models), CIFAR_TRAINING) for models in (16, 64, 256)),
     "purchase100": Membership(PURCHASE, PURCHASE_TRAINING),
@@ -53,6 +54,7 @@ REPEATS: Mapping[str, str] = {
     "smoke": "ours: 8 small models on halves of 100 digits",
     "example": "ours: the loss of one model, trained on 400 digits on photographs",
     "example_null": "ours: the loss of the same model for 800 digits that it was not trained on",
+    "pairs": "ours: up to 40 pairs of models on halves of the records of quickstart, for --until decided",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
     "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
     "purchase100": "ours: 32 models on halves of 20,000 records of Purchase-100",

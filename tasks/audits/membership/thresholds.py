@@ -31,6 +31,7 @@ def thresholds(config: Membership) -> Mapping[str, str]:
     else:
         negligible = Halves.negligible
     return {
+        "evidence": f"{1 / level:g}",
         "level": f"{100 * level:g}",
         "auc": f"{0.5 + negligible:g}",
         "nats": f"{config.smallest_effect:g}",

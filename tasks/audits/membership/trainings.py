@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.image_parts import record_part, unseen_part
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.contract.job import Inputs, Job, task
@@ -21,7 +21,7 @@ from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Share
+from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Share
 from tasks.models.custom import is_own
 from tasks.models.estimators import check_estimator
 from tasks.numerics import seeds
@@ -64,12 +64,12 @@ CANARIES = pa.schema(
 def trainings(config: Membership) -> tuple[Job, ...]:
     """Plan the answers of each model trained on a half of the records.
 
-    Empty with canaries (`canary_jobs`) and for the loss of one model (`loss_scores`).
+    Empty with canaries (`canary_jobs`), for pairs (`coin_pairs`) and for the loss of one model (`loss_scores`).
 
     Raises DatasetError if the data set has too few images.
     """
     question = config.question
-    if isinstance(question, Canaries | LossAttack):
+    if isinstance(question, Canaries | ModelPairs | LossAttack):
         return ()
     records = record_part(config)
     if isinstance(question, Halves) and question.is_null:
@@ -83,7 +83,7 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
     records = record_part(config)
     design = seeds.derive(config.seed, "design")
     jobs = []
-    assert not isinstance(config.question, LossAttack)
+    assert not isinstance(config.question, ModelPairs | LossAttack)
     models = config.question.models
     for number in range(models):
         half_of_records = BalancedHalf(records, models, number, design)
@@ -95,7 +95,7 @@ def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
 
 def model_job(
     recipe: ClassifierTraining | Program,
-    share: Share | BalancedHalf | CoinedCanaries,
+    share: Share | BalancedHalf | CoinHalf | CoinedCanaries,
     seed: int,
     number: int,
     scored: Part,
@@ -156,7 +156,7 @@ def score_rows(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> Scor
 
 
 def mixture(
-    recipe: ClassifierTraining, share: Share | BalancedHalf | CoinedCanaries, seed: int, number: int
+    recipe: ClassifierTraining, share: Share | BalancedHalf | CoinHalf | CoinedCanaries, seed: int, number: int
 ) -> Mixture:
     """Return the training of a network as model `number` of a run with this seed on a share of the records."""
     data = share.part.data

@@ -383,11 +383,8 @@ def test_unavailable_probes_give_one_line_error(
         (("run", "toys", "--until", "decided", "--most", "0"), "most is 0; it must be at least 1"),
         (("run", "toys", "level=0.1", "--until", "decided"), "level is given, but --until decided sets it"),
         (("plan", "forgetting", "--until", "decided"), "forgetting cannot stop early"),
-        (("plan", "membership", "--until", "decided"), "membership cannot stop early"),
-        (
-            ("run", "relational", "--until", "decided"),
-            "needs an audit that draws a random feature for each pair",
-        ),
+        (("plan", "membership", "question=halves", "--until", "decided"), "it is a field of question=pairs"),
+        (("run", "relational", "--until", "decided"), "needs an audit that draws pairs of trainings at random"),
         (("run", "nowhere.yaml"), "file nowhere.yaml does not exist"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
         (("plan", "unique_feature", "--preset", "smoke", "canaries=301"), "it must be at most 300"),

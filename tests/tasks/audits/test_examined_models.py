@@ -14,7 +14,7 @@ from tasks.audits.density.config import Density, NearDuplicates
 from tasks.audits.forgetting import AUDIT as FORGETTING
 from tasks.audits.forgetting.presets import QUICKSTART as TRAINED_TARGETS
 from tasks.audits.membership import AUDIT as MEMBERSHIP
-from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.relational import AUDIT as RELATIONAL
 from tasks.audits.relational.presets import QUICKSTART as ANSWERS
@@ -84,6 +84,7 @@ TEXTS = Dataset("facts")
                 "halves": Membership(Halves()),
                 "control run": Membership(Halves(is_null=True)),
                 "canaries": Membership(Canaries(models=1)),
+                "pairs until decided": Membership(ModelPairs(stopping_level=0.05)),
                 "file": Membership(GivenModel(AskedFile(MODEL))),
                 "table": Membership(GivenModel(ReturnedTable(TABLE), models=0)),
             },

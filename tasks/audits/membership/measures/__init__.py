@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.membership.config import About
-from tasks.audits.membership.measures import attacks, calibrated, curves, epsilon, given, loss, records, shifted
+from tasks.audits.membership.measures import attacks, calibrated, curves, epsilon, given, loss, pairs, records, shifted
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
@@ -14,6 +14,7 @@ MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
     *calibrated.MEASURES,
     *loss.MEASURES,
+    *pairs.MEASURES,
     *records.MEASURES,
     attacks.MEASURE,
     shifted.MEASURE,

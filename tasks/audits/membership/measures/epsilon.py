@@ -48,6 +48,8 @@ from tasks.numerics.epsilon import (
 from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
 from tasks.numerics.ranks import area_under_curve, exposure, share_tied
 from tasks.numerics.statistics import mean
+from tasks.programs.config import Program
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.kept_accuracy import KEPT_ACCURACY, accuracy_jobs, accuracy_rows
 from tasks.training.recipe import Privacy
 
@@ -82,12 +84,12 @@ class AtDelta:
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
     if not isinstance(config.question, Canaries):
         return ()
-    return Job(epsilon, AtDelta(_canary_delta(config)), canary_jobs(config, config.question))
+    return Job(epsilon, AtDelta(_canary_delta(config.training)), canary_jobs(config, config.question))
 
 
-def _canary_delta(config: Membership) -> float:
+def _canary_delta(training: ClassifierTraining | Program) -> float:
     """Return the delta of private training, or the default delta."""
-    guarantee = config.training.guarantee
+    guarantee = training.guarantee
     return guarantee.delta if guarantee else Privacy.delta
 
 
@@ -95,7 +97,7 @@ def notes(config: Membership) -> Iterator[str]:
     """Yield a warning if delta deprives the bets of their power."""
     question = config.question
     if isinstance(question, Canaries):
-        yield from describe_lost_power(question.canaries * question.models, _canary_delta(config), LEVEL)
+        yield from describe_lost_power(question.canaries * question.models, _canary_delta(config.training), LEVEL)
 
 
 @task(version=4, name="membership.epsilon", gathers=True)

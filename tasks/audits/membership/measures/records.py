@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, Canaries, Halves, Membership
-from tasks.audits.membership.loss_config import LossAttack
+from tasks.audits.membership.config import About, Halves, Membership
+from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.contract.job import Inputs, Job, task
@@ -85,7 +85,7 @@ class ExactTest:
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
-    if isinstance(question, Canaries | LossAttack) or not trainings:
+    if not isinstance(question, Halves | GivenModel) or not trainings:
         return ()
     seed = seeds.derive(config.seed, "exact test")
     test = ExactTest(question.level, question.draws, seed, config.smallest_effect)

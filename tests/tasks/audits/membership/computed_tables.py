@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tasks.audits.membership.coin_pairs import differences
 from tasks.audits.membership.config import About
 from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
 from tasks.audits.membership.given_config import ReturnedTable
@@ -22,6 +23,7 @@ from tasks.audits.membership.measures.curves import calls, histograms, reference
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.loss import roc as roc_of_loss
+from tasks.audits.membership.measures.pairs import SignTest, evidence, pair_records
 from tasks.audits.membership.measures.records import ExactTest, Strongest, influences, records
 from tasks.audits.membership.measures.shifted import Copies, shifted_answers, shifted_labels
 from tasks.audits.membership.reference_models import fit_reference, reference_jobs, train_reference
@@ -29,7 +31,7 @@ from tasks.audits.membership.trainings import answers
 from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.datasets.mixtures import BalancedHalf, CoinHalf, Part
 from tasks.external.split_audit import SCORES
 from tasks.models.catalog import Network
 from tasks.training import estimators
@@ -39,6 +41,7 @@ from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given, make_shifted
 from tests.tasks.audits.membership.test_loss_references import TINY, simulate
+from tests.tasks.audits.membership.test_pairs import make_pairs
 
 TRAINED_HALF = BalancedHalf(Part(Dataset("digits"), 0, 60), models=4, number=1, seed=3)
 
@@ -123,6 +126,23 @@ def answer_table() -> pa.Table:
     return answers(TRAINED_HALF, [trained_model()])
 
 
+def difference_table() -> pa.Table:
+    tree = Network("sklearn:sklearn.tree.DecisionTreeClassifier")
+    models = []
+    for is_complement in (False, True):
+        half = CoinHalf(TRAINED_HALF.part, 0, 3, is_complement)
+        models.append(estimators.train(EstimatorTraining(half, half.part, 10, tree, seed=1), []))
+    return differences(CoinHalf(TRAINED_HALF.part, 0, 3), models)
+
+
+def evidence_table() -> pa.Table:
+    return evidence(SignTest(0.05), make_pairs(8, 40, 2.0, 1))
+
+
+def pair_record_table() -> pa.Table:
+    return pair_records(SignTest(0.05), make_pairs(8, 40, 2.0, 1))
+
+
 def shifted_answer_table() -> pa.Table:
     return shifted_answers(Copies(TRAINED_HALF, 1), [trained_model()])
 
@@ -190,6 +210,9 @@ TABLES = [
     Computed(fit_reference, estimator_reference_table),
     Computed(calibrate, calibrated_table),
     Computed(calibrated_roc, calibrated_curve_table),
+    Computed(differences, difference_table),
+    Computed(evidence, evidence_table),
+    Computed(pair_records, pair_record_table),
     Computed(answers, answer_table, tolerance=TRAINED),
     Computed(train_reference, reference_model_table, tolerance=TRAINED),
     # One of 300 labels is 2 % of the correct labels.
