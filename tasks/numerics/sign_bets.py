@@ -31,14 +31,14 @@ def sign_evidence(positives: Counts, count: int) -> Array:
     log_sums = np.logaddexp.accumulate(_log_binomials(count + 1)[:-1])
     log_values = log_sums - math.log(count + 1) - _log_binomials(count)
     values: Array = np.exp(np.minimum(log_values, math.log(MOST)))
-    selected: Array = values[positives]
-    return selected
+    return np.asarray(values[positives])
 
 
 def _log_binomials(count: int) -> Array:
     """Return log C(count, k) for k = 0 .. count."""
     log_factorials = np.array([math.lgamma(number + 1) for number in range(count + 1)])
-    return log_factorials[count] - log_factorials - log_factorials[::-1]
+    log_binomials: Array = log_factorials[count] - log_factorials - log_factorials[::-1]
+    return log_binomials
 
 
 def running_evidence(is_positive: Mask) -> Array:
