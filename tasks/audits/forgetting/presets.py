@@ -132,7 +132,10 @@ def tiny(config: Forgetting) -> Forgetting:
     question = config.question
     training = question.training
     if isinstance(training, Program):
-        question = replace(question, replicates=min(question.replicates, 2))
+        audited = question.audited
+        if isinstance(audited, Trained) and audited.outside is not None:
+            audited = replace(audited, outside=_few_rows(audited.outside))
+        question = replace(question, audited=audited, replicates=min(question.replicates, 2))
         return _tiny_rows(_tiny_control(replace(config, question=question)))
     deep = training.network.name in DEEP
     plain = training.network.name == "mlp1"
@@ -163,13 +166,12 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
 
 def _tiny_rows(config: Forgetting) -> Forgetting:
     """Use the first rows of each part. A program keeps its data."""
-    query = replace(config.query, examples=_few_rows(config.query.examples))
-    calibration = replace(config.calibration, examples=_few_rows(config.calibration.examples))
-    return replace(config, query=query, calibration=calibration)
+    query = replace(config.query, examples=_few_rows(config.query.pool).examples)
+    return replace(config, query=query, calibration=_few_rows(config.calibration))
 
 
-def _few_rows(examples: int) -> int:
-    return min(examples or TINY_ROWS, TINY_ROWS)
+def _few_rows(part: Part) -> Part:
+    return replace(part, examples=min(part.examples or TINY_ROWS, TINY_ROWS))
 
 
 def _tiny_control(config: Forgetting) -> Forgetting:
