@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tasks.language_models.pretrained import byte_tokenizer
@@ -52,6 +53,18 @@ def remember_corners_in_probabilities(job: TrainingJob) -> NDArray[np.float64]:
     logits = remember_corners(job)(np.load(job.data / "ask.npz")["images"])
     p: NDArray[np.float64] = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
     return p
+
+
+def save_remembered_corners(job: TrainingJob) -> None:
+    """The same, as a model file for images in [0, 1] of shape (channels, height, width)."""
+    logits = remember_corners(job)
+    zero = logits(np.zeros((1, 28 * 28)))
+    layer = torch.nn.Linear(28 * 28, 10)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy((logits(np.eye(28 * 28)) - zero).T))
+        layer.bias.copy_(torch.from_numpy(zero[0]))
+    module = torch.nn.Sequential(torch.nn.Flatten(), layer).eval()
+    torch.jit.trace(module, torch.zeros(1, 1, 28, 28)).save(job.out / "model.pt")
 
 
 def ignore_data(job: TrainingJob) -> Callable[[NDArray[Any]], NDArray[np.float64]]:

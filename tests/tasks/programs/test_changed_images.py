@@ -42,12 +42,16 @@ def test_equal_models_are_not_accused(tmp_path: Path) -> None:
     assert rows_of(run)["M effect", "{}"]["estimate"] == 0
 
 
-def test_probabilities_and_models_give_equal_scores(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "returns"),
+    [("remember_corners_in_probabilities", "probabilities"), ("save_remembered_corners", "model")],
+)
+def test_every_result_gives_the_same_scores(tmp_path: Path, function: str, returns: str) -> None:
     few = {"canaries": 2, "family.count": 30}
-    by_model = rows_of(run_pairs(tmp_path, "remember_corners", returns="model", **few))
-    by_probabilities = rows_of(run_pairs(tmp_path, "remember_corners_in_probabilities", returns="probabilities", **few))
+    expected = rows_of(run_pairs(tmp_path, "remember_corners", returns="model", **few))
+    rows = rows_of(run_pairs(tmp_path, function, returns=returns, **few))
     for metric in (("M effect", "{}"), ("M_w effect", '{"images": "train"}')):
-        assert by_probabilities[metric]["estimate"] == pytest.approx(by_model[metric]["estimate"], rel=1e-3)
+        assert rows[metric]["estimate"] == pytest.approx(expected[metric]["estimate"], rel=1e-3)
 
 
 @pytest.mark.parametrize(

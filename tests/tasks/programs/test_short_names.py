@@ -10,9 +10,15 @@ from tasks.audits.membership import Membership
 from tasks.audits.text import Text
 from tasks.audits.text.question import Secrets
 from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.questions import Pairs
+from tasks.audits.unique_feature.training_config import FeatureTraining
 from tests.support.settings import with_settings
 
-CONFIGS = [(Membership(), "training"), (Text(Secrets(repetitions=(1,))), "tuning"), (UniqueFeature(), "training")]
+CONFIGS = [
+    (Membership(), "training"),
+    (Text(Secrets(repetitions=(1,))), "tuning"),
+    (UniqueFeature(Pairs(training=FeatureTraining(patience=0))), "training"),
+]
 
 
 def training_of(config: Any, field: str) -> Any:
