@@ -54,7 +54,7 @@ def membership(
     *,
     records: int | None = None,
     models: int = 16,
-    returns: str = 'loss',
+    returns: str = "loss",
     preset: str | None = None,
     store: str | os.PathLike[str] | None = None,
     observe: Callable[[Mapping[str, Any]], None] | None = None,

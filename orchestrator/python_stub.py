@@ -110,7 +110,7 @@ def _format(function: Callable[..., Any]) -> Iterator[str]:
         if parameter.default is inspect.Parameter.empty:
             default = ""
         else:
-            default = f" = {parameter.default!r}"
+            default = f" = {parameter.default!r}".replace("'", '"')
         annotation = parameter.annotation.replace("'", '"')
         yield f"    {prefix}{parameter.name}: {annotation}{default},"
     yield f") -> {signature.return_annotation}: ..."

@@ -238,6 +238,7 @@ def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
     network = re.findall(r"```python\n(# hospital.py.*?)```", (ROOT / "docs" / "networks.md").read_text(), flags=re.S)
     (folder / "hospital.py").write_text("import math\nimport torch\nfrom torch import nn\n" + network[0])
     (folder / "train.py").write_text(page_scripts("own_training")["train.py"])
+    (folder / "generator.py").write_text((ROOT / "examples" / "training" / "generator.py").read_text())
     (folder / "examples").symlink_to(ROOT / "examples")
     return Here(folder)
 

@@ -28,6 +28,7 @@ from tasks.datasets.source import digest_of
 RULE = "program 1"
 INSIDE = "::"  # separates the folder from the patterns, once pinned
 SCRIPTS = (".py", ".sh", ".r", ".jl", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini")
+PROGRAMS = (".py", ".sh", ".r", ".jl")
 SKIPPED = ("__pycache__", "node_modules", "mlruns", "venv", "build", "dist")
 NOT_CODE = ("pyvenv.cfg", "engram-store.json")  # files that mark a folder as an environment or as a store
 MOST_FILES = 5_000
@@ -86,14 +87,16 @@ class ProgramCode:
         return replace(pinned, digest=digest)
 
     def with_files(self, paths: list[str]) -> ProgramCode:
-        """Return the code with these files of the current folder besides those that git tracks."""
-        listed = [part for part in self.patterns.split(",") if part]
-        if self.folder or listed:
+        """Return the code with these files of the current folder besides those that git tracks.
+
+        A program that does not exist stays among them, so that pinning reports it. Other missing files may be results.
+        """
+        if self.folder or self.patterns:
             return self
-        folder = Path.cwd()
         named = []
         for path in paths:
-            if not Path(path).is_absolute() and ".." not in Path(path).parts and (folder / path).is_file():
+            is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
+            if is_inside and (Path(path).is_file() or path.lower().endswith(PROGRAMS)):
                 named.append(path)
         return replace(self, patterns=",".join(["", *sorted(set(named))])) if named else self
 
@@ -132,7 +135,7 @@ def _match_pattern(folder: Path, pattern: str) -> Iterator[str]:
         raise CodeError(f"training.code names {pattern!r}; its files must be inside {folder}, where the command runs")
     matches = sorted(folder.glob(pattern))
     if not matches:
-        raise CodeError(f"training.code: no file of {folder} matches {pattern!r}")
+        raise CodeError(f"there is no file {pattern} in {folder}, which training.command or training.code names")
     for path in matches:
         if path.is_dir():
             yield from _scripts_below(folder, path)

@@ -28,12 +28,18 @@ def test_scripts_without_git_and_tracked_files_with_it(folder: Path) -> None:
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "notes.txt", "pkg"], check=True)
     assert list_files(ProgramCode()) == ["notes.txt", "pkg/model.py"]
-    assert list_files(ProgramCode().with_files(["train.py", "absent.py", "/etc/passwd"])) == [
+    assert list_files(ProgramCode().with_files(["train.py", "results.json", "/etc/passwd"])) == [
         "notes.txt",
         "pkg/model.py",
         "train.py",
     ]
     assert list_files(ProgramCode("pkg,*.txt")) == ["notes.txt", "pkg/model.py"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_missing_program_is_refused() -> None:
+    with pytest.raises(CodeError, match=r"no file absent.py in .*, which training.command or training.code names"):
+        ProgramCode().with_files(["python", "absent.py"]).pin({})
 
 
 def test_digest_follows_names_contents_and_permissions(folder: Path) -> None:
@@ -60,7 +66,7 @@ def test_archive_is_independent_of_later_changes(folder: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("patterns", "message"),
-    [("../x.py", "must be inside"), ("/etc/passwd", "must be inside"), ("absent*.py", "no file of")],
+    [("../x.py", "must be inside"), ("/etc/passwd", "must be inside"), ("absent*.py", "there is no file absent")],
 )
 @pytest.mark.usefixtures("folder")
 def test_patterns_outside_the_folder_are_refused(patterns: str, message: str) -> None:
