@@ -166,7 +166,8 @@ class CoinHalf(Ranged):
         rows = self.part.rows(images)
         distinct_groups, group = np.unique(groups_of(images, rows), return_inverse=True)
         is_heads = seeds.generator(self.seed, "coin half", self.number).random(len(distinct_groups)) < 0.5
-        return rows[is_heads[group] != self.is_complement]
+        half: Rows = rows[is_heads[group] != self.is_complement]
+        return half
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def sign_evidence(positives: Counts, count: int) -> Array:
 def _log_binomials(count: int) -> Array:
     """Return log C(count, k) for k = 0 .. count."""
     log_factorials = np.array([math.lgamma(number + 1) for number in range(count + 1)])
-    return log_factorials[count] - log_factorials - log_factorials[::-1]
+    log_binomials: Array = log_factorials[count] - log_factorials - log_factorials[::-1]
+    return log_binomials
 
 
 def running_evidence(is_positive: Mask) -> Array:

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, Canaries, Halves, Membership
+from tasks.audits.membership.config import About, Canaries, Halves, Membership, ModelPairs
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import Answers, stack_answers
@@ -85,7 +85,7 @@ class ExactTest:
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
-    if isinstance(question, Canaries | LossAttack) or not trainings:
+    if isinstance(question, Canaries | ModelPairs | LossAttack) or not trainings:
         return ()
     test = ExactTest(question.level, question.draws, seeds.derive(config.seed, "exact test"))
     return Job(records, test, trainings)
