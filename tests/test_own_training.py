@@ -89,7 +89,7 @@ def test_canaries_bound_a_stated_epsilon(tmp_path: Path) -> None:
 def test_run_until_decided_stops_early(shell: Shell) -> None:
     settings = [f"training.command={command(MEMORISES)}", f"records={RECORDS}", "--address", "none"]
     run = shell.json("run", "membership", *settings, "--until", "decided", "--most", "12")
-    assert run["jobs"]["planned"] == 7 * 3 + 3  # 7 pairs of two trainings, then evidence, records and summary
+    assert run["jobs"]["stored"] == 7 * 3 + 3  # 7 pairs of two trainings, then evidence, records and summary
     assert shell.json("results", run["run"], "evidence")[-1]["decided"]
     found = [record["found"] for record in shell.json("results", run["run"], "pair_records")]
     assert found == [True] * RECORDS
