@@ -93,12 +93,12 @@ class ProgramCode:
         """
         if self.folder or self.patterns:
             return self
-        named = []
+        file_names = []
         for path in paths:
             is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
             if is_inside and (Path(path).is_file() or path.lower().endswith(PROGRAMS)):
-                named.append(path)
-        return replace(self, patterns=",".join(["", *sorted(set(named))])) if named else self
+                file_names.append(path)
+        return replace(self, patterns=",".join(["", *sorted(set(file_names))])) if file_names else self
 
     def paths(self) -> tuple[Path, ...]:
         """Return the files. Raises CodeError if there are too many."""

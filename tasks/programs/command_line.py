@@ -37,14 +37,14 @@ def check_command(command: str) -> None:
     for name, file_format in used_placeholders(command):
         if name not in PLACEHOLDERS:
             close = difflib.get_close_matches(name, PLACEHOLDERS, 1)
-            hint = f"; did you mean {{{close[0]}}}?" if close else ""
-            names = ", ".join(f"{{{known}}}" for known in PLACEHOLDERS)
+            hint = f"; did you mean {{{close[0]}}}?" if close else "."
+            names = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
             raise ValueError(
                 f"command has the placeholder {{{name}}}; the placeholders are {names}{hint} Write {{{{ and }}}} for "
                 "braces"
             )
         if file_format and file_format not in FORMATS.get(name, ()):
-            formats = " or ".join(f"{{{name}:{known}}}" for known in FORMATS.get(name, ())) or f"{{{name}}}"
+            formats = " or ".join(f"{{{name}:{allowed}}}" for allowed in FORMATS.get(name, ())) or f"{{{name}}}"
             raise ValueError(f"command has the placeholder {{{name}:{file_format}}}; write {formats}")
 
 

@@ -38,11 +38,11 @@ def compare_trainings(configs: tuple[RowTraining, RowTraining], tables: tuple[pa
     The difference of a row's two scores is larger for rows that only the first training used than for rows that only
     the second used, if the program memorises. Mann & Whitney 1947.
     """
-    asked = np.asarray(tables[0]["rows"][0].values)
+    scored_rows = np.asarray(tables[0]["rows"][0].values)
     first, second = (np.asarray(table["score"][0].values) for table in tables)
     rows = [config.share.rows(load(config.share.part.data)) for config in configs]
-    only_first = np.isin(asked, np.setdiff1d(rows[0], rows[1]))
-    only_second = np.isin(asked, np.setdiff1d(rows[1], rows[0]))
+    only_first = np.isin(scored_rows, np.setdiff1d(rows[0], rows[1]))
+    only_second = np.isin(scored_rows, np.setdiff1d(rows[1], rows[0]))
     records = int(only_first.sum() + only_second.sum())
     if not only_first.any() or not only_second.any():
         return RowEffect(bool((first == second).all()), None, records)

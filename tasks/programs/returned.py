@@ -208,16 +208,16 @@ def _as_array(result: Any) -> Floats:
 
 def find_file(out: Path, stem: str, suffixes: tuple[str, ...]) -> Path:
     """Return the file `stem` with one of these suffixes. Raises ProgramFailed if there is none, or more than one."""
-    found = [out / f"{stem}{suffix}" for suffix in suffixes if (out / f"{stem}{suffix}").is_file()]
-    if len(found) == 1:
-        return found[0]
+    files = [out / f"{stem}{suffix}" for suffix in suffixes if (out / f"{stem}{suffix}").is_file()]
+    if len(files) == 1:
+        return files[0]
     names = " or ".join(f"{stem}{suffix}" for suffix in suffixes)
-    if found:
-        raise ProgramFailed(f"the program wrote {' and '.join(path.name for path in found)} into {{out}}; write one")
-    written = sorted(path.name for path in out.iterdir())[:5]
+    if files:
+        raise ProgramFailed(f"the program wrote {' and '.join(path.name for path in files)} into {{out}}; write one")
+    listing = sorted(path.name for path in out.iterdir())[:5]
     raise ProgramFailed(
         f"the program wrote no {names} into {{out}} (the folder in ENGRAM_OUT); it wrote "
-        f"{', '.join(written) or 'nothing'}"
+        f"{', '.join(listing) or 'nothing'}"
     )
 
 
@@ -296,9 +296,9 @@ def _select_requested(numbers: Floats, where: str, requested: Requested) -> Floa
     if numbers.ndim in (1, 2) and len(numbers) == requested.total:
         return numbers[requested.numbers]
     size = "x".join(map(str, numbers.shape)) or "one number"
-    other = f", or all {requested.total:,} rows" if requested.total != count else ""
+    alternative = f", or all {requested.total:,} rows" if requested.total != count else ""
     raise ProgramFailed(
-        f"{where} has the size {size}; expected one number for each of the {count:,} requested records ({{ask}}{other})"
+        f"{where} has the size {size}; expected one number for each of the {count:,} requested records ({{ask}}{alternative})"
     )
 
 
@@ -307,12 +307,12 @@ def _is_model(result: Any) -> bool:
 
 
 def _find_model(out: Path) -> str:
-    found = sorted(path for path in out.glob("model*") if path.stem == "model" or path.name == "model")
-    if len(found) != 1:
+    files = sorted(path for path in out.glob("model*") if path.stem == "model" or path.name == "model")
+    if len(files) != 1:
         raise ProgramFailed(
-            f"the program wrote {len(found)} files named model.* into {{out}}; expected one, such as model.pt"
+            f"the program wrote {len(files)} files named model.* into {{out}}; expected one, such as model.pt"
         )
-    return str(found[0])
+    return str(files[0])
 
 
 def _score_by_model(model: Any, requested: Requested) -> Scored:
@@ -332,9 +332,9 @@ def _score_by_model(model: Any, requested: Requested) -> Scored:
         pixels = pixels.reshape(len(rows), -1)
     labels = images.train_labels[rows]
     sides = [np.flatnonzero(requested.is_member), np.flatnonzero(~requested.is_member)]
-    members, others = (RecordSet(pixels[side], labels[side], images.names) for side in sides)
+    members, non_members = (RecordSet(pixels[side], labels[side], images.names) for side in sides)
     try:
-        scores, _ = ask_model(str(model) if isinstance(model, Path) else model, (members, others), BATCH)
+        scores, _ = ask_model(str(model) if isinstance(model, Path) else model, (members, non_members), BATCH)
     except ValueError as error:
         raise ProgramFailed(f"the model that the program returned: {error}") from error
     log_p = np.empty(len(rows))

@@ -55,14 +55,14 @@ def training_job(program: Program, share: TrainedShare, scored: Part | CombinedS
     Raises ValueError if the scored records are of another data set, or if the canaries differ from their records, and
     the program cannot receive changed records.
     """
-    trained = share.part.data
-    if trained != scored.data:
+    dataset = share.part.data
+    if dataset != scored.data:
         raise ValueError(
-            f"a program scores the rows of the data set that it trains on, {trained.named().name}; those of "
+            f"a program scores the rows of the data set that it trains on, {dataset.named().name}; those of "
             f"{scored.data.named().name} have other numbers"
         )
     if _is_altered(share):
-        _check_altered(program, trained)
+        _check_altered(program, dataset)
     return Job(train, RowTraining(without_resources(program), share, scored, seed), resources=program.resources)
 
 
