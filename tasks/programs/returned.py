@@ -298,7 +298,8 @@ def _select_requested(numbers: Floats, where: str, requested: Requested) -> Floa
     size = "x".join(map(str, numbers.shape)) or "one number"
     alternative = f", or all {requested.total:,} rows" if requested.total != count else ""
     raise ProgramFailed(
-        f"{where} has the size {size}; expected one number for each of the {count:,} requested records ({{ask}}{alternative})"
+        f"{where} has the size {size}; expected one number for each of the {count:,} requested records "
+        f"({{ask}}{alternative})"
     )
 
 
