@@ -130,6 +130,7 @@ AUDIT = Audit(
         "data",
         "examples",
         "models",
+        "training",
         "network",
         "epochs",
         "batch",
