@@ -36,20 +36,21 @@ def compare_trainings(configs: tuple[RowTraining, RowTraining], tables: tuple[pa
     """Compare two trainings by their tables (PROGRAM).
 
     The difference of a row's two scores is larger for rows that only the first training used than for rows that only
-    the second used, if the program memorises. Mann & Whitney 1947.
+    the second used (or, if none of these is scored, that neither used), if the program memorises. Mann & Whitney 1947.
     """
     scored_rows = np.asarray(tables[0]["rows"][0].values)
     first, second = (np.asarray(table["score"][0].values) for table in tables)
     rows = [config.share.rows(load(config.share.part.data)) for config in configs]
     only_first = np.isin(scored_rows, np.setdiff1d(rows[0], rows[1]))
     only_second = np.isin(scored_rows, np.setdiff1d(rows[1], rows[0]))
+    if not only_second.any():  # the second training shares no rows with those that are scored
+        only_second = ~np.isin(scored_rows, np.concatenate(rows))
     records = int(only_first.sum() + only_second.sum())
-    if not only_first.any() or not only_second.any():
-        return RowEffect(bool((first == second).all()), None, records)
     difference = first - second
-    return RowEffect(
-        bool((difference == 0).all()), _rank_p_value(difference[only_first], difference[only_second]), records
-    )
+    is_same = bool((difference == 0).all())
+    if not only_first.any() or not only_second.any():
+        return RowEffect(is_same, None, records)
+    return RowEffect(is_same, _rank_p_value(difference[only_first], difference[only_second]), records)
 
 
 def _rank_p_value(larger: NDArray[np.float64], smaller: NDArray[np.float64]) -> float:

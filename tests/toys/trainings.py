@@ -124,7 +124,7 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
 
 
 def tiny(config: Config) -> Config:
-    return replace(config, trainings=1, seconds=0.0)
+    return replace(config, trainings=2, seconds=0.0)
 
 
 AUDIT = Audit(Config, plan, {"few": Config()}, tiny)

@@ -133,7 +133,6 @@ AUDIT = Audit(
         "training",
         "network",
         "epochs",
-        "batch",
         "learning_rate",
         "given.model",
         "given.members",
