@@ -55,7 +55,7 @@ def test_conflicts_of_extraction(settings: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"question": "documents", "question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
+        ({"question": "documents", "question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers'"),
         ({"prefix": 100, "suffix": 50}, "prefix + suffix: expected at most length=128, got 150"),
         ({"attempts": ()}, "attempts: expected one or more numbers, got none"),
     ],
