@@ -217,9 +217,8 @@ def membership(
     fields = {"models": models, "training.returns": returns, **keywords}
     if records is not None:
         fields["records"] = int(records)
-    with name_function(train, open_store(store_location(location))) as text:
-        fields["training"] = text
-        return _run_spec(_specification("membership", preset, store, fields, {}, execution, observe), observe)
+    fields["training"] = name_function(train, open_store(store_location(location)))
+    return _run_spec(_specification("membership", preset, store, fields, {}, execution, observe), observe)
 
 
 @short_traceback

@@ -9,44 +9,38 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.model_audit import NAME_DIGITS, RECORDINGS
 from orchestrator.store import Store, local_path
 from orchestrator.store.atomic_write import replace
+from tasks.programs.code import STORED
 from tasks.programs.function import PICKLE
 
 
-@contextmanager
-def name_function(function: Callable[..., Any] | str, store: Store) -> Iterator[str]:
-    """Yield the text that names the function, or the path of its pickle.
-
-    A pickle is in the store or, if that is remote, in a temporary folder that is removed at the end of the block.
+def name_function(function: Callable[..., Any] | str, store: Store) -> str:
+    """Return the text that names the function, or its pickle in the store.
 
     Raises SpecError if the function cannot be pickled.
     """
     if isinstance(function, str):
-        yield function
-        return
+        return function
     if not callable(function):
         raise SpecError(f"train is a {type(function).__name__}; it must be a function of one engram.TrainingJob")
     if _is_importable(function):
-        yield f"{function.__module__}:{function.__qualname__}"
-        return
+        return f"{function.__module__}:{function.__qualname__}"
     content = _pickle(function)
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{RECORDINGS}/{digest[:NAME_DIGITS]}.pkl"
     root = local_path(store.location)
-    if root is not None:
-        folder = root / RECORDINGS
-        folder.mkdir(exist_ok=True)
-        yield _write(content, folder)
-        return
-    with TemporaryDirectory(prefix="engram-") as temporary:
-        yield _write(content, Path(temporary))
+    if root is None:
+        store.create_file(name, content)
+        return f"{PICKLE}{STORED}{name}@{digest}"
+    (root / RECORDINGS).mkdir(exist_ok=True)
+    replace(root / RECORDINGS, root / name, content)
+    return f"{PICKLE}{root / name}"
 
 
 def _is_importable(function: Callable[..., Any]) -> bool:
@@ -73,9 +67,3 @@ def _pickle(function: Callable[..., Any]) -> bytes:
             "it inside the function"
         ) from None
     return content
-
-
-def _write(content: bytes, folder: Path) -> str:
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.pkl"
-    replace(folder, path, content)
-    return f"{PICKLE}{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from orchestrator.store import Store, open_store
 from orchestrator.training_check import TrainingCheck, check_training
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
+from tests.support.s3 import BUCKET, Server
 from tests.support.shell import CommandResult, Shell
 
 # A memoriser in one line: records that it trains on have a small loss.
@@ -78,6 +80,21 @@ def test_closure_is_a_program(tmp_path: Path) -> None:
     report = engram.membership(train, records=RECORDS, models=16, store=tmp_path / "store", address="none")
     assert report.verdict.answer == "memorised"
     assert count_found(report) == RECORDS
+
+
+def test_programs_are_read_from_a_bucket(s3: Server, tmp_path: Path) -> None:
+    store = f"s3://{BUCKET}/{tmp_path.name}"
+    quick: dict[str, Any] = {"store": store, "address": "none", "models": 4}
+    fields = {"training.command": "sh train.sh {rows:txt} {ask:txt}"}
+    Path("train.sh").write_text('cp numbers.csv "$ENGRAM_OUT/scores.csv"\n')
+    Path("numbers.csv").write_text("loss\n" + "1\n" * RECORDS)
+    fields["training.code"] = "train.sh,numbers.csv"
+    by_command = engram.run("membership", records=RECORDS, **quick, **fields)
+    one = 1.0  # in a closure
+    by_function = engram.membership(lambda job: np.full(len(job.ask), one), records=RECORDS, **quick)
+    for report in (by_command, by_function):
+        assert report.jobs["failed"] == 0
+        assert report.verdict.answer == "not assessable"
 
 
 def test_canaries_bound_a_stated_epsilon(tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ class KeptServices(JobServices):
     def is_stopping(self) -> bool:
         return self._advances.is_stop_requested()
 
+    def read_file(self, name: str) -> bytes:
+        return self._store.read_file(name)
+
     def save_state(self) -> None:
         if self._state is not None:
             self._state.save()

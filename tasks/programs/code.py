@@ -5,12 +5,13 @@ Empty: the files of the current folder that git tracks or, outside a git reposit
 that the command names are always among them. A key contains the digest of their names and contents, never their folder.
 
 A run keeps an archive of the files, so that later changes to them do not affect its jobs. `ProgramCode.folder` is then
-the path of the archive.
+the path of the archive or, in a bucket, its name in the store after `store:`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -24,8 +25,10 @@ from typing import ClassVar
 
 from tasks.contract.pinnable import DIGEST, Unavailable
 from tasks.datasets.source import digest_of
+from tasks.worker.job_services import current_services
 
 RULE = "program 1"
+STORED = "store:"  # prefix of the name of an archive in the store of a run
 INSIDE = "::"  # separates the folder from the patterns, once pinned
 SCRIPTS = (".py", ".sh", ".r", ".jl", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini")
 PROGRAMS = (".py", ".sh", ".r", ".jl")
@@ -76,6 +79,8 @@ class ProgramCode:
 
     def pin(self, known_digests: MutableMapping[str, str]) -> ProgramCode:
         """Return the files with their absolute folder and digest. Raises CodeError if they are missing or differ."""
+        if self.folder.startswith(STORED):
+            return self
         folder = Path(self.folder or ".").expanduser().absolute()
         pinned = replace(self, folder=str(folder))
         digest = digest_files(folder, list_files(pinned), known_digests) if folder.is_dir() else archive_digest(folder)
@@ -101,7 +106,9 @@ class ProgramCode:
         return replace(self, patterns=",".join(["", *sorted(set(file_names))])) if file_names else self
 
     def paths(self) -> tuple[Path, ...]:
-        """Return the files. Raises CodeError if there are too many."""
+        """Return the files on this machine. Raises CodeError if there are too many."""
+        if self.folder.startswith(STORED):
+            return ()
         folder = Path(self.folder or ".")
         return tuple(folder / name for name in list_files(self)) if folder.is_dir() else (folder,)
 
@@ -230,10 +237,10 @@ def archive_digest(archive: Path) -> str:
         return digest_files(Path(folder), _unpack(archive, Path(folder)))
 
 
-def _unpack(archive: Path, target: Path) -> list[str]:
-    """Unpack an archive into a folder and return the names of its files, sorted."""
+def _unpack(archive: Path, target: Path, content: io.BytesIO | None = None) -> list[str]:
+    """Unpack an archive, or its content, into a folder and return the names of its files, sorted."""
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, fileobj=content) as tar:
             tar.extractall(target, filter="data")
             return sorted(member.name for member in tar.getmembers())
     except (OSError, tarfile.TarError) as error:
@@ -243,7 +250,10 @@ def _unpack(archive: Path, target: Path) -> list[str]:
 def copy_code(code: ProgramCode, target: Path) -> None:
     """Copy the files into the folder `target`. Raises CodeError if they differ from the pinned ones."""
     folder = Path(code.folder or ".")
-    if folder.is_file():
+    if code.folder.startswith(STORED):
+        content = current_services().read_file(code.folder.removeprefix(STORED))
+        names = _unpack(folder, target, io.BytesIO(content))
+    elif folder.is_file():
         names = _unpack(folder, target)
     else:
         names = list_files(code)

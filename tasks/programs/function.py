@@ -22,13 +22,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.pinnable import PinnedName
+from tasks.contract.pinnable import DIGEST, PinnedName
 from tasks.models.custom import TRAINING, Factory, pin_factory, sources
 from tasks.models.factory_import import import_factory, one_line
+from tasks.programs.code import STORED
 from tasks.programs.command_line import PLACEHOLDERS
 from tasks.user_code.acceptance import digest_in_keys
 from tasks.worker import files
 from tasks.worker.files import File
+from tasks.worker.job_services import current_services
 
 PICKLE = "pickle:"  # prefix of a pickled function
 Rows = NDArray[np.int64]
@@ -46,7 +48,9 @@ class TrainingFunction(PinnedName):
 
     @classmethod
     def parse(cls, text: str) -> TrainingFunction:
-        name, _, digest = text.partition("@")
+        name, _, digest = text.rpartition("@")
+        if not DIGEST.fullmatch(digest):  # a path may contain an @
+            name, digest = text, ""
         if not name.startswith(PICKLE):
             Factory.parse(text, TRAINING)
         return cls(name, digest)
@@ -60,6 +64,8 @@ class TrainingFunction(PinnedName):
 
     def pin(self, known_digests: MutableMapping[str, str]) -> TrainingFunction:
         """Return the function with its digest. Raises ValueError if it is missing or differs from the pinned one."""
+        if self._is_stored:
+            return self
         if self.is_pickled:
             pinned = files.pin(self._file, known_digests)
             return TrainingFunction(f"{PICKLE}{pinned.path}", pinned.digest)
@@ -70,6 +76,8 @@ class TrainingFunction(PinnedName):
         return TrainingFunction(f"{PICKLE}{Path(self._file.path).name}", self.digest) if self.is_pickled else self
 
     def paths(self) -> tuple[Path, ...]:
+        if self._is_stored:
+            return ()
         if self.is_pickled:
             return self._file.paths()
         return tuple(sources(self._factory).values())
@@ -82,12 +90,20 @@ class TrainingFunction(PinnedName):
         """Import or unpickle the function. Raises ValueError if this fails, or if its source has changed."""
         if not self.is_pickled:
             return import_factory(self._factory)
-        content = files.read(self._file)
+        if self._is_stored:
+            content = current_services().read_file(self._file.path.removeprefix(STORED))
+        else:
+            content = files.read(self._file)
         try:
             function: Callable[[TrainingJob], Any] = pickle.loads(content)
         except Exception as error:  # modules that the user's function needs may be missing
             raise ValueError(f"the training function cannot be unpickled: {one_line(error)}") from error
         return function
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether the pickle is a file of the run's store, in a bucket."""
+        return self.name.startswith(f"{PICKLE}{STORED}")
 
     @property
     def _file(self) -> File:

@@ -62,6 +62,10 @@ class JobServices:
         """
         return False
 
+    def read_file(self, name: str) -> bytes:
+        """Return a file of the run's store. Raises OSError, or a StoreError in a run, if it cannot be read."""
+        raise OSError(f"the file {name} is in the store of a run, and this process computes no job of a run")
+
     def save_state(self) -> None:
         """Copy the state folder to the store, if no other machine sees the folder, at most once per interval.
 
