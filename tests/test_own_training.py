@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import engram
+from orchestrator import training_check
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
@@ -138,6 +140,19 @@ def test_check_finds_what_a_program_does(
     findings = {found.name: found for found in check(tmp_path, rule).findings}
     assert findings[finding].ok is is_ok
     assert text in findings[finding].text
+
+
+def test_check_reports_memory_of_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/asked\n[ $(wc -l < {tmp_path}/asked) -gt 2 ] && echo 3072 || echo 1024\n"
+    )
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(training_check, "LOOK", 0.001)
+    (memory,) = [finding.text for finding in check(tmp_path, MEMORISES).findings if finding.name == "memory"]
+    assert memory.endswith("2.15 GB of GPU memory")
 
 
 def test_check_trainings_are_reused_and_priced(tmp_path: Path) -> None:
