@@ -30,7 +30,7 @@ class ByteCount(int):
                 count = Decimal(matched[1]) * BYTES[(matched[2] or "").lower()]
                 if count == int(count):
                     return cls(int(count))
-        elif not isinstance(value, bool) and math.isfinite(value) and value == int(value):
+        elif not isinstance(value, bool) and math.isfinite(value) and value == int(value) and value >= 0:
             return cls(value)
         raise ValueError(f"{value!r} is not a size in bytes; write it like 64GB or 512MiB")
 

@@ -60,7 +60,7 @@ def has_halves(config: Membership) -> bool:
     return isinstance(config.question, Halves)
 
 
-def describe_evidence(_config: Membership, evidence: HalvesEvidence) -> str:
+def describe_evidence(config: Membership, evidence: HalvesEvidence) -> str:
     """Describe the identified records and the strongest attack."""
     found_records = evidence.found_records
     sentence = (
@@ -68,7 +68,7 @@ def describe_evidence(_config: Membership, evidence: HalvesEvidence) -> str:
         f"test, false discovery rate at most {100 * evidence.level:g} %; {p_in_words(found_records['p_value'])} if no "
         "record has an effect)"
     )
-    smallest = read_setting(evidence.memorised)["nats"]
+    smallest = config.smallest_effect
     if found_records["estimate"] and smallest:
         sentence += f", {evidence.memorised['estimate']:,.0f} of them with an effect above {smallest:g} nats"
     attack = evidence.attack

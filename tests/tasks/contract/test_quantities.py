@@ -74,5 +74,5 @@ def test_invalid_durations_are_refused(written: str | float) -> None:
 def test_resources_accept_text_and_numbers() -> None:
     written = Resources(memory="64GB", time="6h")  # type: ignore[arg-type]
     assert written == Resources(memory=64 * 10**9, time=21600.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="memory is -1; it must be at least 0"):
+    with pytest.raises(ValueError, match="-1 is not a size in bytes"):
         Resources(memory=-1)  # type: ignore[arg-type]
