@@ -33,7 +33,7 @@ def test_audit_shows_its_usual_presets_and_fields(engram: Here) -> None:
         for field in usual:
             assert re.search(rf"^  ([\w.]+\.)?{field['path'].rpartition('.')[2]}\b", text, flags=re.M), field["path"]
         assert "\nAnswers: " in text
-    assert "(with question=halves or canaries)" in " ".join(engram("show", "membership").stdout.split())
+    assert "(with question=halves or canaries or pairs)" in " ".join(engram("show", "membership").stdout.split())
 
 
 def test_listed_names_of_fields_are_shown(engram: Here) -> None:
