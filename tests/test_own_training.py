@@ -16,6 +16,7 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from orchestrator.training_check import TrainingCheck, check_training
+from tasks.audits.membership import AUDIT
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tests.support.s3 import BUCKET, Server
@@ -52,6 +53,9 @@ def run(rule: str, store: Path, **fields: object) -> engram.Report:
 def test_command_that_memorises_is_found(tmp_path: Path) -> None:
     report = run(MEMORISES, tmp_path / "store")
     assert report.verdict.answer == "memorised"
+    verdict = AUDIT.answer(report.config, report.summary)
+    assert verdict is not None
+    assert [condition.status for condition in verdict.conditions] == ["confirmed", "cannot be checked"]
     assert count_found(report) == RECORDS
     assert report.table("records")["mem"].null_count == RECORDS  # a loss does not tell which answers are correct
     again = run(MEMORISES, tmp_path / "store")

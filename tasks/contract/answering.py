@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, Finding, NumberLine, steps_of_null
-from tasks.contract.conditions import Condition
+from tasks.contract.conditions import Condition, find_assumptions
 from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_reasons, undecided
 from tasks.contract.summaries import Name, index_rows
 from tasks.contract.verdict import COMMON_ANSWERS, NOT_ASSESSABLE, Answer, Verdict
@@ -141,7 +141,8 @@ class Answering(Generic[E]):
                 items=() if case.describe else self.items(evidence),
             )
         answers = [finding.answer for finding in self._findings(config, evidence, verdict)]
-        return replace(verdict, conditions=_select_conditions(self.conditions(config, evidence), answers))
+        conditions = (*self.conditions(config, evidence), *find_assumptions(config))
+        return replace(verdict, conditions=_select_conditions(conditions, answers))
 
     def _sentences(self, config: Any, case: Case[E], evidence: E) -> Iterator[str]:
         described = (case.describe or self.describe)(config, evidence)

@@ -1,13 +1,16 @@
 """Conditions of an answer: what must be true for the answer to hold, and whether the run shows that it is.
 
 An audit lists its conditions (`tasks.contract.answering.Answering`); the verdict and the certificate contain those that
-matter for the answer that was given.
+matter for the answer that was given. A part of a configuration may add conditions to the answers of every audit, as its
+attribute `assumptions`.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Status = Literal["confirmed", "not met", "not yet confirmed", "cannot be checked"]
 
@@ -51,3 +54,11 @@ def confirm(clause: str, is_met: bool | None = True, *answers: str) -> Condition
     if is_met:
         return Condition(clause, "confirmed", "The audit checked this: yes.", answers)
     return Condition(clause, "not met", "The audit checked this: no.", answers)
+
+
+def find_assumptions(config: Any) -> Iterator[Condition]:
+    """Yield the conditions that parts of a configuration add, such as those of a user's training program."""
+    yield from getattr(config, "assumptions", ())
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        for field in dataclasses.fields(config):
+            yield from find_assumptions(getattr(config, field.name))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
+from tasks.contract.conditions import Condition, require
 from tasks.contract.ranges import AtMost, Finite, Ranged, Share
 from tasks.contract.resources import EXECUTION_ONLY, NO_RESOURCES, Resources
 from tasks.programs.code import TRACKED_FILES, ProgramCode
@@ -21,6 +22,12 @@ from tasks.training.recipe import LARGEST_EPSILON
 # What a program returns: a number per record, class probabilities, a model that is evaluated here, or samples.
 Returns = Literal["loss", "log_likelihood", "log_odds", "probabilities", "model", "samples"]
 DataFormat = Literal["auto", "npz", "folder", "parquet", "jsonl"]
+
+
+TRUE_RESULTS = require(
+    "the training program trained each model on the records that it was given, and returned the results of this model",
+    "the author of the program",
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class ProgramTraining(Ranged):
     def guarantee(self) -> StatedPrivacy | None:
         """The privacy guarantee of the training, or None without one."""
         return self.privacy
+
+    @property
+    def assumptions(self) -> tuple[Condition, ...]:
+        """What every answer about these trainings takes for granted."""
+        return (TRUE_RESULTS,)
 
     @property
     def name(self) -> str:
