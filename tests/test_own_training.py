@@ -62,6 +62,15 @@ def test_command_that_memorises_is_found(tmp_path: Path) -> None:
     assert again.run == report.run
 
 
+def test_mapping_is_the_same_program_as_its_fields(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    mapping = "{type: command, command: 'true', returns: log_odds}"
+    fields = {"training.command": "true", "training.returns": "log_odds"}
+    plans = [engram.plan("membership", store=store, records=RECORDS, models=8, training=mapping)]
+    plans.append(engram.plan("membership", store=store, records=RECORDS, models=8, **fields))
+    assert plans[0]["cells"] == plans[1]["cells"]
+
+
 def test_command_that_ignores_rows_is_not_accused(tmp_path: Path) -> None:
     assert count_found(run(IGNORES_ROWS, tmp_path / "store")) == 0
 

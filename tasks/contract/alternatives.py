@@ -33,7 +33,12 @@ def tagged_members(to: Any) -> Mapping[str, Any]:
 
 
 def from_text(members: Mapping[str, Any], text: str) -> Any:
-    """Return the alternative that this text, which is not a tag, builds, or None. Raises ValueError for bad text."""
+    """Return the alternative that this text builds, or None for tags, mappings and text of other forms.
+
+    Raises ValueError for bad text.
+    """
+    if text.startswith("{"):  # a mapping, such as {type: documents, models: 8}
+        return None
     for member in members.values():
         if hasattr(member, "from_text"):
             value = member.from_text(text)
