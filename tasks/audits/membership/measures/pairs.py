@@ -73,7 +73,9 @@ def plan_test(
     question = config.question
     if not isinstance(question, ModelPairs):
         return ()
-    return Job(measure, SignTest(question.level), pair_jobs(question, config.training, config.seed))
+    return Job(
+        measure, SignTest(question.level, config.smallest_effect), pair_jobs(question, config.training, config.seed)
+    )
 
 
 @task(version=1, name="membership.evidence")
@@ -118,12 +120,12 @@ def _stack(pairs: Inputs, column: str) -> NDArray[np.float64]:
     return np.stack([table[column].to_numpy() for table in pairs]).astype(np.float64)
 
 
-def evidence_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+def evidence_rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the largest evidence over pairs. Its p-value, the inverse, is valid for any number of pairs."""
     pairs = tables.rows(EVIDENCE)
     if pairs:
         largest = max(pair["evidence"] for pair in pairs)
-        setting = {LEVEL: pairs[0]["level"], "nats": SMALLEST}
+        setting = {LEVEL: pairs[0]["level"], "nats": about.smallest_effect}
         yield row(LARGEST, setting, alone(largest, len(pairs)), "pair of trainings", 1.0, min(1.0, 1 / largest))
 
 
@@ -134,7 +136,7 @@ def record_rows(tables: Tables, about: About) -> Iterator[Row]:
         return
     found = int(np.count_nonzero(table["found"].to_numpy(zero_copy_only=False)))
     smallest_q = adjust_evidence(table["evidence"].to_numpy())
-    setting = {LEVEL: about.level, "nats": SMALLEST}
+    setting = {LEVEL: about.level, "nats": about.smallest_effect}
     yield row(FOUND, setting, alone(float(found), table.num_rows), "record", 0.0, smallest_q)
     yield tied_row(float(table["tied"].to_numpy().mean()), table.num_rows, "record")
     if not table["accuracy"].null_count:

@@ -13,15 +13,17 @@ from tasks.audits.membership.answer import ANSWERING, certificate, verdict
 from tasks.audits.membership.coin_pairs import PAIR, pair_jobs
 from tasks.audits.membership.config import About, Membership, ModelPairs, tiny
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.pairs import LARGEST, SignTest, evidence, pair_records
+from tasks.audits.membership.measures.pairs import LARGEST, SignTest, evidence, pair_records, plan_test
 from tasks.audits.membership.pairs_evidence import PairsEvidence
+from tasks.contract.job import Job
 from tasks.contract.looks import Look
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import alone, row
 from tasks.contract.ties import tied_row
-from tasks.datasets.catalog import load
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import CoinHalf, Part
+from tasks.programs.config import CommandTraining, Returns
 from tests.support.golden import Golden
 
 DIGITS = Part(Dataset("digits"), 0, 60)
@@ -77,6 +79,15 @@ def test_equal_scores_and_small_effects_do_not_accuse(change: float) -> None:
     tables = [make_table(PAIR, row=range(30), difference=[change] * 30, correct=None) for _ in range(30)]
     assert evidence(TEST, tables)["evidence"].to_pylist()[-1] == pytest.approx(1 / 31)
     assert verdict(CONFIG, summarise(tables)).answer == ("undecided" if change else "not assessable")
+
+
+@pytest.mark.parametrize(("returns", "smallest"), [("samples", 0.0), ("loss", 0.1)])
+def test_any_distance_to_a_sample_counts(returns: Returns, smallest: float) -> None:
+    data = pin(Dataset("rows:40"))
+    config = Membership(ModelPairs(data, pairs=2), CommandTraining(command="true", returns=returns))
+    job = plan_test(evidence, config, ())
+    assert isinstance(job, Job)
+    assert job.config.smallest == smallest
 
 
 def test_few_exposed_records_are_found(golden: Golden) -> None:
