@@ -9,9 +9,8 @@ import typer
 from orchestrator.cli.ask import new_app
 from orchestrator.cli.options import Address, Json, StoreOption
 from orchestrator.cli.store import command_store
-from orchestrator.cli.terminal import cell, emit, paragraph, show, stdout, table
+from orchestrator.cli.terminal import cell, emit, paragraph, show, show_check, table
 from orchestrator.errors import EngramError
-from orchestrator.quantities import printable
 from orchestrator.store import store_location
 
 debug_app = typer.Typer(
@@ -100,13 +99,10 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
     from orchestrator.doctor import examine
 
     checks = []
-    console = stdout()
     for check in examine(store_location(store), address):
         checks.append(check)
         if not json:
-            mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
-            console.print(f"{mark:<4}", style=style, end="")
-            console.print(printable(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else "")))
+            show_check(check.ok, f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else ""))
     is_healthy = all(check.ok is not False for check in checks)
     if json:
         emit({"ok": is_healthy, "checks": [vars(check) for check in checks]})

@@ -83,6 +83,14 @@ def _write(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
+def show_check(is_ok: bool | None, text: str) -> None:
+    """Print one line about a check on stdout, marked as passed (True), as a notice (None) or as failed (False)."""
+    mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[is_ok]
+    console = stdout()
+    console.print(f"{mark:<4}", style=style, end="")
+    console.print(printable(text))
+
+
 def emit(value: Any) -> None:
     """Print the command's result as JSON on stdout."""
     _write(json.dumps(jsonable(value, encodable), indent=2, allow_nan=False))

@@ -6,11 +6,8 @@ from dataclasses import asdict
 
 from orchestrator.cli.options import AuditOrFile, Fields, Json, Preset, StoreOption, command_line_spec
 from orchestrator.cli.store import command_store
-from orchestrator.cli.terminal import emit, say, stdout
+from orchestrator.cli.terminal import emit, say, show_check
 from orchestrator.errors import SpecError
-from orchestrator.quantities import printable
-
-MARKS = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}
 
 
 def check_training(
@@ -43,9 +40,6 @@ def check_training(
     if json:
         emit({"ok": check.is_ok, "seconds": check.seconds, "findings": [asdict(finding) for finding in check.findings]})
     else:
-        console = stdout()
         for finding in check.findings:
-            mark, style = MARKS[finding.ok]
-            console.print(f"{mark:<4}", style=style, end="")
-            console.print(printable(f"{finding.name:<9} {finding.text}"))
+            show_check(finding.ok, f"{finding.name:<9} {finding.text}")
     return 0 if check.is_ok else 1
