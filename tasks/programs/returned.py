@@ -94,14 +94,7 @@ def score_result(
         )
     if returns == "model" or _is_model(result):
         return _score_by_model(_find_model(out) if result is None else result, requested)
-    if result is None:
-        file = find_file(out, "scores", SUFFIXES)
-        numbers, labels = _read_file(file, returns, requested)
-        where = file.name
-    else:
-        numbers, labels = _as_array(result), None
-        where = "the result of the training function"
-    numbers = _select_requested(numbers, where, requested)
+    numbers, labels, where = _read_numbers(result, out, returns, requested)
     return score_numbers(numbers, returns, requested.labels() if labels is None else labels, where)
 
 
@@ -124,14 +117,7 @@ def class_outputs(result: Any, out: Path, returns: Returns, asked: Pixels, known
             raise ProgramFailed(f"the model that the program returned: {error}") from error
     rows = np.arange(len(asked))
     requested = Requested(rows, len(asked), None, np.zeros(len(asked), bool))
-    if result is None:
-        file = find_file(out, "scores", SUFFIXES)
-        numbers, _ = _read_file(file, returns, requested)
-        where = file.name
-    else:
-        numbers = _as_array(result)
-        where = "the result of the training function"
-    numbers = _select_requested(numbers, where, requested)
+    numbers, _, where = _read_numbers(result, out, returns, requested)
     try:
         return read_answers(numbers, "probabilities", len(asked), where=where, classes=max(2, classes)).log_p
     except ValueError as error:
@@ -158,8 +144,6 @@ def score_numbers(numbers: Floats, returns: str, labels: Rows | None, where: str
         _refuse(numbers < 0, numbers, where, "at least 0; for logarithms set training.returns=log_likelihood")
         losses = np.maximum(numbers, SMALLEST_LOSS)
         return Scored(-losses - np.log(-np.expm1(-losses)), None)  # -log(exp(loss) - 1) without overflow
-    if returns == "log_odds":
-        return Scored(numbers, None)
     return Scored(numbers, None)
 
 
@@ -180,8 +164,30 @@ def _score_probabilities(numbers: Floats, labels: Rows | None, where: str) -> Sc
             )
         correct = numbers.argmax(axis=1) == labels
         numbers = numbers[np.arange(len(labels)), labels]
-    p = np.clip(numbers, SMALLEST_P, 1 - SMALLEST_P)
-    return Scored(np.log(p) - np.log1p(-p), correct)
+    return Scored(_log_odds(numbers), correct)
+
+
+def _log_odds(probabilities: Floats) -> Floats:
+    """Return log(p / (1 - p)), finite also for probabilities of 0 and 1."""
+    p = np.clip(probabilities, SMALLEST_P, 1 - SMALLEST_P)
+    log_odds: Floats = np.log(p) - np.log1p(-p)
+    return log_odds
+
+
+def _read_numbers(result: Any, out: Path, returns: Returns, requested: Requested) -> tuple[Floats, Rows | None, str]:
+    """Return the numbers of the requested records, their labels if the file has any, and what errors call the source.
+
+    They are the result of a function or, without one, in a file in `out`.
+    """
+    labels = None
+    if result is None:
+        file = find_file(out, "scores", SUFFIXES)
+        numbers, labels = _read_file(file, returns, requested)
+        where = file.name
+    else:
+        numbers = _as_array(result)
+        where = "the result of the training function"
+    return _select_requested(numbers, where, requested), labels, where
 
 
 def _refuse(is_invalid: NDArray[np.bool_], numbers: Floats, where: str, expected: str) -> None:
@@ -344,8 +350,7 @@ def _score_by_model(model: Any, requested: Requested) -> Scored:
         assert scored.correct is not None
         log_p[side] = scored.log_p
         correct[side] = scored.correct
-    p = np.clip(np.exp(log_p), SMALLEST_P, 1 - SMALLEST_P)
-    return Scored(np.log(p) - np.log1p(-p), correct)
+    return Scored(_log_odds(np.exp(log_p)), correct)
 
 
 def _score_samples(out: Path, requested: Requested, embedding: Embedding | None) -> Scored:

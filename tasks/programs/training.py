@@ -1,7 +1,7 @@
 """Perform one training by a user's program: write its inputs, run it, and score the requested records.
 
 A job runs in a temporary folder: `code` is a copy of the program's files and the working directory, `in` contains the
-row numbers, and `out` receives the results. The folder is removed when the job ends.
+row numbers, and `out` receives the results. The folder is emptied when the job ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def train_and_score(program: Program, request: TrainingRequest, requested: Reque
 
 @dataclass(frozen=True)
 class JobFolder:
-    """The folders of one job. `state` may survive it; the others are removed when it ends."""
+    """The folders of one job. `state` may survive it; the others are emptied when it ends."""
 
     root: Path
     state: Path
