@@ -20,6 +20,7 @@ from orchestrator.run_folder.progress import Event, RunProgress
 SECONDS = 60.0  # between plain lines
 SLOW = 1.0  # seconds after which a step that runs no jobs is reported in a plain line
 LOOK = 0.2  # seconds between checks whether a line is due
+REFRESH = 0.25  # seconds between refreshes of the live display
 BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks only between its parts
 
 
@@ -133,15 +134,35 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
 
     from orchestrator.cli.terminal import stderr
 
-    console = stderr()
-    # Rich calls this at each refresh, so the elapsed time advances between events.
-    with Live(get_renderable=lambda: _display(tally), console=console, refresh_per_second=4) as live:
+    # Rich moves the cursor to where the last display started. Of two threads that draw at the same time, one would use
+    # an outdated position, so messages and refreshes take turns. A signal handler may print during a refresh.
+    turn = threading.RLock()
+    end_event = threading.Event()
+    with Live(get_renderable=lambda: _display(tally), console=stderr(), auto_refresh=False) as live:
+
+        def refresh() -> None:
+            with turn:
+                live.refresh()
+
+        def keep_current() -> None:  # the elapsed time advances between events
+            with contextlib.suppress(Exception):
+                while not end_event.wait(REFRESH):
+                    refresh()
+
+        def note(text: str) -> None:
+            with turn:
+                live.console.print(printable_lines(text))
+
+        thread = threading.Thread(target=keep_current, name="progress", daemon=True)
+        thread.start()
         try:
-            yield lambda text: live.console.print(printable_lines(text))
+            yield note
         finally:
+            end_event.set()
+            thread.join()
             tally.take({"event": "step", "step": ""})
             live.transient = not tally.planned  # a run that never started leaves no line behind
-            live.refresh()
+            refresh()
 
 
 def _display(tally: RunProgress) -> Any:

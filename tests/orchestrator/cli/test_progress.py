@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import queue
 import re
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,3 +139,31 @@ def test_terminal_shows_a_bar_and_the_line(monkeypatch: pytest.MonkeyPatch) -> N
     bar_lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "━" in line]
     assert bar_lines
     assert not any("jobs" in line for line in bar_lines)  # the bar has its own line
+
+
+def test_messages_of_several_threads_start_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change often, also in the middle of drawing
+    try:
+        for _ in range(20):
+            screen = Screen()
+            monkeypatch.setattr(sys, "stderr", screen)
+            with watching(live=True) as observe:
+                tell = partial(observe, {"event": "told", "line": "a message"})
+                with ThreadPoolExecutor(4) as pool:
+                    for _ in range(20):
+                        pool.submit(tell)
+            shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())  # without colours; cursor moves remain
+            assert shown.count("a message") == 20
+            # K ends the code that clears a line, 25l the one that hides the cursor.
+            assert not re.search(r"(?<!\x1b\[\?25l)(?<![\n\rK])a message", shown)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+class Screen(io.StringIO):
+    """A terminal that keeps what is written to it."""
+
+    def isatty(self) -> bool:
+        return True
