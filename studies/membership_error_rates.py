@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
-from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
+from tasks.audits.membership.attacks import ATTACKS
 from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.given_config import AskedFile, FirstImages, GivenModel, ReturnedTable
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.attacks import AUC, Matching, attacks, mean_over_targets, score_targets
+from tasks.audits.membership.measures.attacks import AUC, Matching, attacks, mean_over_targets
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.audits.membership.target_scores import score_targets, targets_of
 from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, row
@@ -212,9 +213,10 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
     counts = {attack: AttackCounts(0, [], [], []) for attack in ATTACKS}
     for run in range(case.runs):
         answers = stack_answers(make_answers(case.models, case.records, 0.0, first + run, 0))
-        member, pairs = answers.member, pair_models(answers.member, first + run)
-        matched = np.stack([partners(pairs, target) for target in range(case.models)])
-        for attack, scores in score_targets(answers, pairs).items():
+        member = answers.member
+        targets = targets_of(answers, first + run)
+        all_records = slice(0, case.records)
+        for attack, scores in score_targets(targets):
             areas = np.array(
                 [
                     area_under_curve(own_attack[own_rows], own_attack[~own_rows])
@@ -227,9 +229,7 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
             its.covered += mean.low <= 0.5 <= mean.high
             its.areas.append(mean.value)
             its.errors.append(float(areas.std(ddof=1)) / case.models**0.5)
-            other_attack = np.take_along_axis(scores, matched, axis=0)
-            won = np.where(member, (scores > other_attack) + 0.5 * (scores == other_attack), 0).sum(axis=0)
-            its.won.append(won / (case.models // 2))
+            its.won.append(targets.pairs_won(all_records, scores).sum(axis=0) / (case.models // 2))
     return counts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,21 +16,29 @@ def area_under_curve(positive: Array, negative: Array) -> float:
 
     This is Mann & Whitney's U as a fraction of all pairs. Neither sample may be empty.
     """
-    ordered = np.sort(positive)
-    below = np.searchsorted(ordered, negative, side="left")
-    not_above = np.searchsorted(ordered, negative, side="right")
-    return float((len(ordered) - not_above + (not_above - below) / 2).mean() / len(ordered))
+    return area_of_ascending(np.sort(positive), negative)
 
 
-def check_finite(scores: Array, label: str) -> None:
-    """Raise ValueError if any score is NaN or infinite.
+def area_of_ascending(positive: Array, negative: Array) -> float:
+    """Return `area_under_curve` of an ascending `positive`. It takes the least time if `negative` is ascending, too."""
+    below = np.searchsorted(positive, negative, side="left")
+    not_above = np.searchsorted(positive, negative, side="right")
+    return float((len(positive) - not_above + (not_above - below) / 2).mean() / len(positive))
+
+
+def check_finite(scores: Array | Sequence[Array], label: str) -> None:
+    """Raise ValueError if any score, of an array or of several, is NaN or infinite.
 
     Comparisons with such a score would count as the strongest evidence.
     """
-    invalid_count = int(np.count_nonzero(~np.isfinite(scores)))
+    invalid_count = 0
+    size = 0
+    for part in np.atleast_2d(scores) if isinstance(scores, np.ndarray) else scores:
+        invalid_count += int(np.count_nonzero(~np.isfinite(part)))
+        size += part.size
     if invalid_count:
         raise ValueError(
-            f"{label}: {invalid_count} of {scores.size} scores are NaN or infinite; scores must be finite numbers"
+            f"{label}: {invalid_count} of {size} scores are NaN or infinite; scores must be finite numbers"
         )
 
 

@@ -62,6 +62,14 @@ def available_memory(system: Path = Path("/")) -> int:
         return available
 
 
+def granted_processors() -> int:
+    """Return the number of processors that a job may use: that of OpenMP's threads, which Ray sets for each job."""
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    if stated.isdecimal() and int(stated):
+        return int(stated)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def reset_peak_memory() -> None:
     """Reset `peak_memory`. On systems other than Linux, it counts from the start of the process."""
     with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:

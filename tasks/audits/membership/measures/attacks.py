@@ -15,24 +15,33 @@ et al. 2026.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tasks.audits.membership.attacks import ATTACKS, LABELS, leave_pairs_out, pair_models, partners
+from tasks.audits.membership.attacks import ATTACKS
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.trainings import Answers, stack_answers
+from tasks.audits.membership.left_out import Targets
+from tasks.audits.membership.target_scores import (
+    areas_under_curves,
+    balanced_part,
+    balanced_targets,
+    counts_above,
+    find_thresholds,
+    score_targets,
+    share_of_pairs_won,
+    sort_scores,
+)
+from tasks.audits.membership.trainings import Answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, interval_columns, interval_fields, row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import Array, Mask
-from tasks.numerics.ranks import area_under_curve
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}
 RATES = {"0.1 %": 0.001, "1 %": 0.01}  # nominal false-positive rates
@@ -68,91 +77,46 @@ def plan_matching(
 
 @task(version=2, name="membership.attacks", gathers=True)
 def attacks(config: Matching, inputs: Inputs) -> pa.Table:
-    """Run each attack on each target (SCORES). Empty without `balanced_records`."""
-    answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    """Run each attack on each target (SCORES). Empty without `balanced_targets`."""
+    targets = balanced_targets(inputs, config.seed)
+    if targets is None:
         return SCORES.empty_table()
-    pairs = pair_models(answers.member, config.seed)
-    member = answers.member
-    lines = [
-        line
-        for attack, scores in score_targets(answers, pairs).items()
-        for line in measure_attack(attack, scores, member, pairs)
-    ]
+    lines: list[dict[str, Any]] = []
+    for attack, scores in score_targets(targets):
+        lines += measure_attack(attack, scores, targets)
     return pa.Table.from_pylist(lines, SCORES)
 
 
-def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-    """Yield the SCORES rows of an attack, from its scores of each record on each target."""
-    positives = exceed_thresholds(scores, member, tuple(RATES.values()))
-    for target, is_member in enumerate(member):
-        partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
-        target_scores = scores[target]
-        won = float(((target_scores > partner) + 0.5 * (target_scores == partner))[is_member].mean())
-        line: dict[str, Any] = {
-            "attack": attack,
-            "target": target,
-            "auc": area_under_curve(target_scores[is_member], target_scores[~is_member]),
-        }
-        for positive, rate in zip(positives, RATES, strict=True):
-            for kind, side in zip(KINDS, (is_member, ~is_member), strict=True):
-                share = statistics.exact_proportion(int(positive[target, side].sum()), int(side.sum()))
-                line |= interval_columns(f"{kind} at {rate}", share)
-        yield line | {"won": won}
+def measure_attack(attack: str, scores: Array, targets: Targets) -> Iterator[dict[str, Any]]:
+    """Yield the SCORES rows of an attack, from its scores of each record on each target. Sorts the scores in place."""
+    won = share_of_pairs_won(scores, targets)
+    sides = sort_scores(scores, targets.member)
+    thresholds = find_thresholds(sides.outside, tuple(RATES.values()))
+    areas = areas_under_curves(sides)
+    counts = {}
+    for rate, of_targets in zip(RATES, thresholds, strict=True):
+        for kind, side in zip(KINDS, (sides.inside, sides.outside), strict=True):
+            counts[f"{kind} at {rate}"] = counts_above(side, of_targets), [len(row) for row in side]
+    for target, area in enumerate(areas):
+        line: dict[str, Any] = {"attack": attack, "target": target, "auc": area}
+        for column, (above, sizes) in counts.items():
+            share = statistics.exact_proportion(int(above[target]), sizes[target])
+            line |= interval_columns(column, share)
+        yield line | {"won": float(won[target])}
 
 
 def balanced_records(answers: Answers) -> Answers | None:
     """Return the answers for records in exactly half of the models. None if there are none (`balanced_part`)."""
-    models_and_records = balanced_part(answers.member)
-    if models_and_records is None:
+    part = balanced_part(answers.member)
+    if part is None:
         return None
+    models, half = part
     return Answers(
-        answers.rows[models_and_records[1]],
-        answers.member[models_and_records],
-        answers.phi[models_and_records],
-        None if answers.correct is None else answers.correct[models_and_records],
+        answers.rows[half],
+        answers.member[:models, half],
+        answers.phi[:models, half],
+        None if answers.correct is None else answers.correct[:models, half],
     )
-
-
-def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
-    """Return the models, and the records in exactly half of them: all records unless trainings are missing.
-
-    An odd number of models is reduced by one. None with fewer than four models, or without such records.
-    """
-    models = len(member) // 2 * 2
-    half = 2 * member[:models].sum(axis=0) == models
-    return (np.s_[:models], half) if models >= 4 and half.any() else None
-
-
-def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | None = None) -> dict[str, Array]:
-    """Score every record with each attack on each target, (models, records) each.
-
-    The label-only attack is left out if it is unknown which answers are correct. `max_pairs` limits the number of
-    reference pairs.
-    """
-    attacks_here = [attack for attack in ATTACKS if attack != LABELS or answers.correct is not None]
-    scores = {attack: np.empty(answers.phi.shape) for attack in attacks_here}
-    right = answers.right
-    for target in range(len(answers.phi)):
-        by_odds = leave_pairs_out(answers.phi, answers.member, pairs, target, max_pairs)
-        by_labels = leave_pairs_out(right, answers.member, pairs, target, max_pairs)
-        for attack in attacks_here:
-            scores[attack][target] = ATTACKS[attack](by_labels if attack == LABELS else by_odds)
-    return scores
-
-
-def exceed_thresholds(scores: Array, member: Mask, nominal: Sequence[float]) -> list[Mask]:
-    """Return, for each nominal false-positive rate, which records each target calls members, (models, records).
-
-    A target's threshold is that quantile of the scores of records that the other targets were not trained on.
-    """
-    is_called = [np.empty(scores.shape, dtype=bool) for _ in nominal]
-    for target in range(len(scores)):
-        is_other_target = np.arange(len(scores)) != target
-        null = np.sort(scores[is_other_target][~member[is_other_target]])
-        for rate, mask in zip(nominal, is_called, strict=True):
-            mask[target] = scores[target] > null[max(0, int(np.ceil((1 - rate) * len(null))) - 1)]
-    return is_called
 
 
 COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (

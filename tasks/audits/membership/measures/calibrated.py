@@ -29,7 +29,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.membership.attacks import ATTACKS, References
+from tasks.audits.membership.attacks import ATTACKS, ListedReferences, ListedSide
 from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.loss_config import LossAttack
 from tasks.audits.membership.loss_scores import score_job
@@ -95,8 +95,9 @@ def calibrate(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     check_finite(phi, "log-odds of the references")
     correct = np.stack([np.asarray(table["correct"]) for table in references])
     log_odds = match_references(scores["log_p"].to_numpy(), phi)
-    sides = References(log_odds, np.where(is_inside, phi, np.nan), np.where(is_inside, np.nan, phi))
-    values = ATTACKS[ATTACK](sides)
+    inside = ListedSide(np.where(is_inside, phi, np.nan))
+    outside = ListedSide(np.where(is_inside, np.nan, phi))
+    values = ATTACKS[ATTACK](ListedReferences(log_odds, inside, outside))
     is_member = np.asarray(scores["member"])
     p_values = np.where(is_member, exposures_of(values, is_member), np.nan)
     q_values = false_discovery_control(p_values)
@@ -108,8 +109,8 @@ def calibrate(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
         attack=ATTACK,
         references=len(phi),
         log_odds=log_odds,
-        inside=np.nanmean(sides.inside, axis=0),
-        outside=np.nanmean(sides.outside, axis=0),
+        inside=np.nanmean(inside.phi, axis=0),
+        outside=np.nanmean(outside.phi, axis=0),
         right=(correct & ~is_inside).sum(axis=0) / (~is_inside).sum(axis=0),
         label=scores["label"],
         score=values,

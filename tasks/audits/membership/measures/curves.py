@@ -26,23 +26,31 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tasks.audits.membership.attacks import ATTACKS, pair_models
+from tasks.audits.membership.attacks import ATTACKS
 from tasks.audits.membership.config import About
-from tasks.audits.membership.measures.attacks import (
-    Matching,
-    balanced_records,
-    exceed_thresholds,
-    plan_matching,
+from tasks.audits.membership.left_out import Targets, for_each
+from tasks.audits.membership.measures.attacks import Matching, plan_matching
+from tasks.audits.membership.target_scores import (
+    SortedRows,
+    SortedScores,
+    areas_under_curves,
+    attacks_on,
+    balanced_targets,
+    find_thresholds,
+    log_odds,
+    score_attack,
+    score_block,
     score_targets,
+    share_above,
+    sort_scores,
 )
-from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table, table_of_rows
 from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.exact_test import Array, Mask
-from tasks.numerics.ranks import area_under_curve
+from tasks.numerics.exact_test import Array
 
 NOMINAL = tuple(float(rate) for rate in np.logspace(-4, 0, 33))  # eight per decade
 AT = 0.01  # nominal rate for `references` and `calls`
@@ -91,89 +99,116 @@ REPEATED = "repeated false-positive rate"
 
 @task(version=1, name="membership.roc", gathers=True)
 def roc(config: Matching, inputs: Inputs) -> pa.Table:
-    """Measure the rates of each attack on each target at NOMINAL (ROC). Empty without `balanced_records`."""
-    answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    """Measure the rates of each attack on each target at NOMINAL (ROC). Empty without `balanced_targets`."""
+    targets = balanced_targets(inputs, config.seed)
+    if targets is None:
         return ROC.empty_table()
-    member = answers.member
-    null = int((~member).sum()) - int((~member).sum(axis=1).max())
+    outside = (~targets.member).sum(axis=1)
+    null = int(outside.sum()) - int(outside.max())
     nominal = [rate for rate in NOMINAL if rate * null >= 1]
     lines = []
-    for attack, scores in score_targets(answers, pair_models(member, config.seed)).items():
-        for rate, is_called in zip(nominal, exceed_thresholds(scores, member, nominal), strict=True):
-            lines += [
-                {"attack": attack, "target": target, "nominal": rate, "tpr": hits, "fpr": alarms}
-                for target, (hits, alarms) in enumerate(rates(is_called, member))
-            ]
-    return pa.Table.from_pylist(lines, ROC)
+    for attack, scores in score_targets(targets):
+        sides = sort_scores(scores, targets.member)
+        for rate, thresholds in zip(nominal, find_thresholds(sides.outside, nominal), strict=True):
+            for target, (hits, alarms) in enumerate(rates(sides, thresholds)):
+                lines.append((attack, target, rate, hits, alarms))
+    return table_of_rows(ROC, lines)
 
 
 @task(version=1, name="membership.references", gathers=True)
 def references(config: Matching, inputs: Inputs) -> pa.Table:
     """Measure each attack's rates on each target by number of references (REFERENCES). Empty as in `roc`."""
-    answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    all_targets = balanced_targets(inputs, config.seed)
+    if all_targets is None:
         return REFERENCES.empty_table()
-    member = answers.member
-    pairs = pair_models(member, config.seed)
     lines = []
-    for max_pairs in numbers_of_pairs(len(member) // 2 - 1):
-        for attack, scores in score_targets(answers, pairs, max_pairs).items():
-            (is_called,) = exceed_thresholds(scores, member, [AT])
-            for target, (hits, alarms) in enumerate(rates(is_called, member)):
-                target_scores = scores[target]
-                is_member = member[target]
-                area = area_under_curve(target_scores[is_member], target_scores[~is_member])
-                lines.append((attack, 2 * max_pairs, target, area, hits, alarms))
+    for max_pairs in numbers_of_pairs(all_targets.references):
+        targets = all_targets.with_pairs(max_pairs)
+        for attack, scores in score_targets(targets):
+            sides = sort_scores(scores, targets.member)
+            (thresholds,) = find_thresholds(sides.outside, [AT])
+            areas = areas_under_curves(sides)
+            for target, (hits, alarms) in enumerate(rates(sides, thresholds)):
+                lines.append((attack, 2 * max_pairs, target, areas[target], hits, alarms))
     return table_of_rows(REFERENCES, lines)
 
 
 @task(version=1, name="membership.calls", gathers=True)
 def calls(config: Matching, inputs: Inputs) -> pa.Table:
     """Count the models that call each record a member, for each attack (CALLS). Empty as in `roc`."""
-    answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    targets = balanced_targets(inputs, config.seed)
+    if targets is None:
         return CALLS.empty_table()
-    member = answers.member
+    rows = inputs[0]["row"].to_numpy()
     tables = []
-    for attack, scores in score_targets(answers, pair_models(member, config.seed)).items():
-        (is_called,) = exceed_thresholds(scores, member, [AT])
+    for attack in attacks_on(targets):
+        inside, outside = _count_calls(targets, attack)
         table = make_table(
             CALLS,
             attack=attack,
-            row=answers.rows,
-            inside=member.sum(axis=0),
-            called_inside=(is_called & member).sum(axis=0),
-            outside=(~member).sum(axis=0),
-            called_outside=(is_called & ~member).sum(axis=0),
+            row=rows if targets.records is None else rows[targets.records],
+            inside=len(targets.member) // 2,
+            called_inside=inside,
+            outside=len(targets.member) // 2,
+            called_outside=outside,
         )
         tables.append(table)
     return pa.concat_tables(tables)
 
 
+def _count_calls(targets: Targets, attack: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the models that call each record a member: those trained on it, and the others, (records,) each.
+
+    The scores are computed twice, because the thresholds need them in another order.
+    """
+    sides = sort_scores(score_attack(targets, attack), targets.member)
+    thresholds = find_thresholds(sides.outside, [AT])[0][:, None]
+    del sides
+
+    def count(block: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        is_called = score_block(targets, attack, block) > thresholds
+        member = targets.member[:, block]
+        return (is_called & member).sum(axis=0), (is_called & ~member).sum(axis=0)
+
+    inside, outside = zip(*for_each(count, targets.blocks()), strict=True)
+    return np.concatenate(inside), np.concatenate(outside)
+
+
 @task(version=1, name="membership.histograms", gathers=True)
 def histograms(config: Matching, inputs: Inputs) -> pa.Table:
     """Bin the scores of each attack by membership (HISTOGRAMS). Empty as in `roc`."""
-    answers = balanced_records(stack_answers(inputs))
-    if answers is None:
+    targets = balanced_targets(inputs, config.seed)
+    if targets is None:
         return HISTOGRAMS.empty_table()
-    member = answers.member
     tables = []
-    scores_by_attack = score_targets(answers, pair_models(member, config.seed)) | {"loss": answers.phi}
-    for attack, scores in scores_by_attack.items():
-        low, high = np.quantile(scores, (BEYOND, 1 - BEYOND))
+    for attack in attacks_on(targets):
+        scores = log_odds(targets) if attack == "loss" else score_attack(targets, attack)
+        sides = sort_scores(scores, targets.member)
+        all_scores = SortedRows([*sides.inside, *sides.outside])
+        low, high = quantile(all_scores, BEYOND), quantile(all_scores, 1 - BEYOND)
         edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-        for inside in (True, False):
-            counts = np.histogram(np.clip(scores[member == inside], edges[0], edges[-1]), edges)[0]
+        for inside, ascending in ((True, sides.inside), (False, sides.outside)):
+            below = np.sum([np.searchsorted(row, edges[1:-1], side="left") for row in ascending], axis=0)
+            total = sum(len(row) for row in ascending)
+            counts = np.diff([0, *below, total])  # the outer bins contain all more extreme scores
             limits = {"low": edges[:-1], "high": edges[1:]}
             tables.append(make_table(HISTOGRAMS, attack=attack, member=inside, **limits, count=counts))
     return pa.concat_tables(tables)
 
 
-def rates(is_called: Mask, member: Mask) -> Iterator[tuple[float, float]]:
-    """Yield the true- and false-positive rate of each target. Masks are (models, records)."""
-    for is_member, its in zip(member, is_called, strict=True):
-        yield float(its[is_member].mean()), float(its[~is_member].mean())
+def quantile(scores: SortedRows, share: float) -> float:
+    """Return a quantile of all scores, interpolated like NumPy's."""
+    rank = share * (scores.count - 1)
+    lower = int(rank)
+    neighbours = scores.at_ranks(lower, min(lower + 1, scores.count - 1))
+    return float(np.quantile(neighbours, rank - lower))
+
+
+def rates(scores: SortedScores, thresholds: Array) -> Iterator[tuple[float, float]]:
+    """Yield the true- and false-positive rate of each target."""
+    hits = share_above(scores.inside, thresholds)
+    alarms = share_above(scores.outside, thresholds)
+    yield from zip(hits.tolist(), alarms.tolist(), strict=True)
 
 
 def numbers_of_pairs(largest: int) -> Sequence[int]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models
+from tasks.audits.membership.attacks import label_ratio
 from tasks.audits.membership.config import About, Halves, Membership
-from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, balanced_part, measure_attack
+from tasks.audits.membership.left_out import Targets, for_each, pair_models
+from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, measure_attack
+from tasks.audits.membership.target_scores import balanced_part, stack_marks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
@@ -114,26 +115,37 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
 @task(version=1, name="membership.shifted_labels", gathers=True)
 def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
     """Run the attack on each target (SHIFTED_SCORES). Empty as in `attacks`."""
-    member = np.stack([table["member"].to_numpy() for table in inputs])
-    correct = np.stack([np.stack(table["correct"].to_numpy()) for table in inputs])  # (models, records, copies)
-    models_and_records = balanced_part(member)
-    if models_and_records is None:
+    member = stack_marks(inputs, "member")
+    part = balanced_part(member)
+    if part is None:
         return SHIFTED_SCORES.empty_table()
-    member = member[models_and_records]
-    correct = correct[models_and_records]
-    pairs = pair_models(member, config.seed)
-    lines = measure_attack(SHIFTED, score_copies(correct, member, pairs), member, pairs)
+    models, half = part
+    correct = np.stack([_copies(table)[half] for table in inputs[:models]])
+    member = member[:models, half]
+    targets = Targets(member, (), None, None, pair_models(member, config.seed))
+    lines = measure_attack(SHIFTED, score_copies(correct, targets), targets)
     return pa.Table.from_pylist([line | {"copies": correct.shape[2]} for line in lines], SHIFTED_SCORES)
 
 
-def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array:
+def _copies(table: pa.Table) -> Mask:
+    """Return whether the model labels each copy correctly, (records, copies)."""
+    lists = table["correct"].combine_chunks()
+    correct: Mask = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
+    return correct
+
+
+def score_copies(correct: Mask, targets: Targets) -> Array:
     """Average `label_ratio` over copies, (models, records). `correct` is (models, records, copies)."""
-    right = correct.astype(np.float64)
-    scores: Array = np.zeros(member.shape)
-    for target in range(len(member)):
-        for copy in range(correct.shape[2]):
-            scores[target] += label_ratio(leave_pairs_out(right[:, :, copy], member, pairs, target))
-    scores /= correct.shape[2]
+    scores: Array = np.zeros(targets.member.shape)
+    copies = correct.shape[2]
+
+    def add_block(block: slice) -> None:
+        for copy in range(copies):
+            right = correct[:, block, copy].astype(np.float64)
+            scores[:, block] += label_ratio(targets.block(block, right))
+
+    for_each(add_block, targets.blocks())
+    scores /= copies
     return scores
 
 

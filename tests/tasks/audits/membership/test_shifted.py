@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import orchestrator
-from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models, partners
+from tasks.audits.membership.attacks import label_ratio
 from tasks.audits.membership.config import About
+from tasks.audits.membership.left_out import Mask, Targets, pair_models
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching
 from tasks.audits.membership.measures.shifted import (
@@ -21,6 +22,11 @@ from tasks.audits.membership.measures.shifted import (
 )
 from tasks.datasets.mixtures import draw_balanced_members
 from tests.tasks.audits.membership.made_up import make_shifted
+from tests.tasks.audits.membership.one_target import leave_pairs_out
+
+
+def targets_of(member: Mask, seed: int) -> Targets:
+    return Targets(member, (), None, None, pair_models(member, seed))
 
 
 def test_copies_are_shifted_and_repeat_edges() -> None:
@@ -35,11 +41,11 @@ def test_copies_are_shifted_and_repeat_edges() -> None:
 def test_score_is_mean_label_ratio_over_copies() -> None:
     member = draw_balanced_members(12, 8, 1)
     correct = np.random.default_rng(2).random((8, 12, 3)) < 0.6
-    pairs = pair_models(member, 0)
+    targets = targets_of(member, 0)
     by_copy = []
     for copy in range(3):
-        by_copy.append(label_ratio(leave_pairs_out(correct[:, :, copy].astype(float), member, pairs, 5)))
-    assert np.mean(by_copy, axis=0) == pytest.approx(score_copies(correct, member, pairs)[5])
+        by_copy.append(label_ratio(leave_pairs_out(correct[:, :, copy].astype(float), member, targets.pairs, 5)))
+    assert np.mean(by_copy, axis=0) == pytest.approx(score_copies(correct, targets)[5])
 
 
 def test_copies_improve_the_label_attack() -> None:
@@ -49,14 +55,9 @@ def test_copies_improve_the_label_attack() -> None:
     for seed in range(40):
         member = draw_balanced_members(records, models, seed)
         correct = np.random.default_rng(seed).random((models, records, 5)) < 0.7
-        pairs = pair_models(member, seed)
-        scores = score_copies(correct, member, pairs)
-        matched = np.stack([partners(pairs, target) for target in range(models)])
-        partner_scores = np.take_along_axis(scores, matched, axis=0)
-        win_rates.append(
-            np.where(member, (scores > partner_scores) + 0.5 * (scores == partner_scores), 0).sum(axis=0)
-            / (models // 2)
-        )
+        targets = targets_of(member, seed)
+        won = targets.pairs_won(slice(0, records), score_copies(correct, targets))
+        win_rates.append(won.sum(axis=0) / (models // 2))
     # 160 coin flips for each record; ties do not increase the spread: a standard deviation of at most .04.
     assert np.abs(np.mean(win_rates, axis=0) - 0.5).max() < 4.5 * 0.04
     assert np.mean(win_rates) == pytest.approx(0.5, abs=4.5 * 0.00625)
