@@ -10,20 +10,19 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import Images, PictureSet
+from tasks.datasets.picture_rows import Altered, Sliceable, slices, whole_split
 
 Rows = NDArray[np.int64]
 Digests = NDArray[np.uint8]  # (n, 32): one SHA-256 per row
 
-_first_copies: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
-_groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
+_first_copies: WeakKeyDictionary[PictureSet, Rows] = WeakKeyDictionary()
+_groups: WeakKeyDictionary[PictureSet, Rows] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class CopyCount:
     things: str = "images"
 
 
-def groups_of(images: Images, rows: Rows) -> Rows:
+def groups_of(images: PictureSet, rows: Rows) -> Rows:
     """Return the group of each of these training images, for example the images of one patient. Copies share a group.
 
     A group's number is the smallest of its `train_groups`, or without these, the row of the first copy.
@@ -49,9 +48,9 @@ def groups_of(images: Images, rows: Rows) -> Rows:
     return _groups[images][rows]
 
 
-def _join_groups(images: Images) -> Rows:
+def _join_groups(images: PictureSet) -> Rows:
     """Return the group of every training image (n,). A group connects images that share a group, content or origin."""
-    count = len(images.train_images)
+    count = len(images.train)
     all_rows = np.arange(count)
     if images.train_groups is None:
         given_groups = all_rows
@@ -77,20 +76,22 @@ def _join_groups(images: Images) -> Rows:
     return groups
 
 
-def first_copies(images: Images) -> Rows:
+def first_copies(images: PictureSet) -> Rows:
     """Return, for each training image (n,), the first one with the same pixels."""
     if images not in _first_copies:
-        all_rows = np.arange(len(images.train_images))
-        if _is_outline(images):
+        all_rows = np.arange(len(images.train))
+        if isinstance(images, Altered):  # only images without copies are altered
+            _first_copies[images] = first_copies(images.original)
+        elif _is_outline(images):
             _first_copies[images] = all_rows
         else:
-            _first_copies[images] = first_rows(contents(images.train_images))
+            _first_copies[images] = first_rows(contents(whole_split(images.train)))
     return _first_copies[images]
 
 
-def _is_outline(images: Images) -> bool:
+def _is_outline(images: PictureSet) -> bool:
     """Return whether the images are blank because the data set is only planned and priced, without its files."""
-    return images.train_images.strides[0] == 0
+    return isinstance(images, Images) and images.train_images.strides[0] == 0
 
 
 def first_rows(digests: Digests) -> Rows:
@@ -100,13 +101,13 @@ def first_rows(digests: Digests) -> Rows:
     return first[inverse].astype(np.int64)
 
 
-def distinct_rows(images: Images, rows: Rows) -> Rows:
+def distinct_rows(images: PictureSet, rows: Rows) -> Rows:
     """Return one row per record: the first row of each set of exact copies among these rows, in order."""
     _, places = np.unique(first_copies(images)[rows], return_index=True)
     return rows[np.sort(places)]
 
 
-def count_copies(images: Images, rows: Rows) -> CopyCount:
+def count_copies(images: PictureSet, rows: Rows) -> CopyCount:
     """Count the groups of exact copies among these training images."""
     return count_groups(first_copies(images)[rows])
 
@@ -121,17 +122,17 @@ def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCoun
     return CopyCount(len(repeated), sum(repeated), len(sizes), things)
 
 
-def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
-    """Return the SHA-256 (n, 32) of each image (n, h, w, c), or of some rows.
+def contents(images: Sliceable) -> Digests:
+    """Return the SHA-256 (n, 32) of each image (n, h, w, c).
 
     The hash covers height, width, channels and bytes. It takes four seconds on one core for 600,000 colour images of
     32x32.
     """
-    selected_rows = range(len(pixels)) if rows is None else rows
-    shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())
+    shape = hashlib.sha256(np.array(images.shape[1:], "<u4").tobytes())
     out = bytearray()
-    for row in selected_rows:
-        sha = shape.copy()
-        sha.update(np.ascontiguousarray(pixels[row]).data)
-        out += sha.digest()
+    for _, part in slices(images):
+        for image in part:
+            sha = shape.copy()
+            sha.update(np.ascontiguousarray(image).data)
+            out += sha.digest()
     return np.frombuffer(bytes(out), np.uint8).reshape(-1, 32)

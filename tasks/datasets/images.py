@@ -122,35 +122,6 @@ class InMemory:
 
 
 @dataclass(frozen=True, eq=False)
-class Extended:
-    """Images followed by additional images of the same shape, with consecutive row numbers."""
-
-    rows: PictureRows
-    more: Pixels  # (m, h, w, c)
-    more_labels: Labels
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.rows.shape
-
-    @property
-    def labels(self) -> Labels:
-        return np.concatenate([self.rows.labels, self.more_labels])
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.more)
-
-    def pixels(self, rows: Indices) -> Pixels:
-        is_original = rows < len(self.rows)
-        if is_original.all():
-            return self.rows.pixels(rows)
-        out = np.empty((len(rows), *self.shape), self.more.dtype)
-        out[is_original] = self.rows.pixels(rows[is_original])
-        out[~is_original] = self.more[rows[~is_original] - len(self.rows)]
-        return out
-
-
-@dataclass(frozen=True, eq=False)
 class Opened:
     """Splits that are read by rows."""
 
@@ -167,19 +138,28 @@ class Opened:
 def pixel_bytes(pictures: Splits) -> int:
     height, width, channels = pictures.shape
     values = (len(pictures.train) + len(pictures.test)) * height * width * channels
-    if isinstance(pictures, Images):
-        return values * pictures.train_images.itemsize
-    return values
+    return values * pictures.train.pixels(np.arange(1)).itemsize
 
 
 BLOCK = 1 << 24  # pixel values that are read together; as float32, 64 MiB
+BATCHES = 512  # rows that networks evaluate together
 
 
 def blocks(rows: Indices, shape: tuple[int, ...], values: int = BLOCK) -> Iterator[Indices]:
-    """Yield the rows in consecutive blocks of images of this shape with at most so many values, but at least a row."""
+    """Yield the rows in consecutive blocks of images of this shape with at most so many values, but at least a row.
+
+    Larger blocks are multiples of 512 rows, so that batches within them are the same as without blocks.
+    """
     step = max(1, values // math.prod(shape))
+    if step > BATCHES:
+        step -= step % BATCHES
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
+
+
+def rows_at_once(shape: tuple[int, ...], limit: int, values: int = BLOCK) -> int:
+    """Return how many images of this shape are processed at a time: at most `limit`, and at most so many values."""
+    return max(1, min(limit, values // math.prod(shape)))
 
 
 TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers

@@ -12,7 +12,8 @@ from PIL import Image
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Extended, Images, InMemory, as_shape, luma, pixel_bytes
+from tasks.datasets.images import Images, InMemory, as_shape, luma, pixel_bytes
+from tasks.datasets.picture_rows import Concatenated
 from tasks.worker import hardware
 from tests.tasks.datasets import scans
 
@@ -133,7 +134,7 @@ def test_rows_come_in_requested_order() -> None:
 
 def test_appended_images_have_the_following_rows() -> None:
     first, more = (np.arange(start, start + 12, dtype=np.uint8).reshape(3, 2, 2, 1) for start in (0, 100))
-    rows = Extended(InMemory(first, np.array([0, 1, 2])), more, np.array([5, 6, 7]))
+    rows = Concatenated((InMemory(first, np.array([0, 1, 2])), InMemory(more, np.array([5, 6, 7]))))
     assert len(rows) == 6
     assert rows.shape == (2, 2, 1)
     assert rows.labels.tolist() == [0, 1, 2, 5, 6, 7]
