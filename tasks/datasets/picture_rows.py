@@ -136,7 +136,7 @@ class Concatenated:
 
     def pixels(self, rows: Indices) -> Pixels:
         of_row = np.searchsorted(self.begins, rows, side="right") - 1
-        numbers = np.unique(of_row).tolist() or [0]
+        numbers: list[int] = np.unique(of_row).tolist() or [0]
         if len(numbers) == 1:
             return self.parts[numbers[0]].pixels(rows - self.begins[numbers[0]])
         read = {number: self.parts[number].pixels(rows[of_row == number] - self.begins[number]) for number in numbers}
