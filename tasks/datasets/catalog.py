@@ -16,7 +16,7 @@ from tasks.datasets.boxed.picture_files import BoxedFiles
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
-from tasks.datasets.images import Images, PictureSet
+from tasks.datasets.images import PictureSet, Splits
 from tasks.datasets.labelled import Labelled, LabelledContent, split_places
 from tasks.datasets.options import ALLOWED
 from tasks.datasets.picture_cache import open_cache, path_of
@@ -34,7 +34,7 @@ from tasks.worker import hardware
 Storage = Literal["auto", "memory", "cache", "files"]
 SHARE = 0.5  # fraction of the available memory that a loaded data set may use
 
-_loaded: dict[str, Images] = {}
+_loaded: dict[str, PictureSet] = {}
 TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _questions: dict[str, QuestionSet] = {}
@@ -63,7 +63,7 @@ def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None)
     return Dataset(name, known_digests[stamp])
 
 
-def load(dataset: Dataset) -> Images:
+def load(dataset: Dataset) -> PictureSet:
     """Return the data set's images, read once per process. Raises DatasetError if the digest does not match."""
     with _loading:
         if dataset.digest not in _loaded:
@@ -210,7 +210,7 @@ def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedP
     raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use {holding}")
 
 
-def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
+def open_pictures(dataset: Dataset, storage: Storage = "auto") -> Splits:
     """Open the data set's images for reading by rows, for any number of images.
 
     `memory` uses `load`. `cache` uses an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which is
@@ -231,7 +231,7 @@ def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
     return open_cache(dataset.digest, lambda: open_files(dataset))
 
 
-def open_files(dataset: Dataset) -> PictureSet:
+def open_files(dataset: Dataset) -> Splits:
     """Return images that are decoded from their files by rows if possible, otherwise images in memory."""
     source = find(dataset.name)[1]
     if source.by_rows is None:
@@ -250,7 +250,7 @@ def _is_large_in_cache(dataset: Dataset) -> bool:
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
 
 
-def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
+def decode_by_rows(dataset: Dataset, source: Source) -> Splits:
     """Return images that are decoded from their files by rows.
 
     Raises DatasetError if the source does not support this.

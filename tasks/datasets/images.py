@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,7 +42,7 @@ class PictureRows(Protocol):
         """
 
 
-class PictureSet(Protocol):
+class Splits(Protocol):
     """Training and test splits of images of one shape. Hashed by identity, not by content."""
 
     @property
@@ -59,6 +61,45 @@ class PictureSet(Protocol):
     @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels of every image."""
+
+
+class PictureSet(Splits, Protocol):
+    """A data set as tasks read it: labels and shapes are in memory, pixels are read by rows (see `Images`)."""
+
+    @property
+    def train_groups(self) -> NDArray[np.int64] | None:
+        """The group number of each training image (n,), or None if every image is its own group."""
+
+    @property
+    def train_origins(self) -> NDArray[np.uint8] | None:
+        """The SHA-256 of the original of each training image (n, 32), or None if no image derives from another."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One-line warnings from the reader."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of a table's features."""
+
+    @property
+    def encoding(self) -> TableEncoding | None:
+        """The conversion of other rows of a table."""
+
+    @property
+    def train_file_rows(self) -> NDArray[np.int64] | None:
+        """The rows of a table's file that are the training records (n,), counted from 0."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether these are records of a table rather than images."""
+
+    def file_rows(self, rows: Labels) -> Labels:
+        """Return the numbers that a user's program has for these training rows: for a table, the rows of its file."""
+
+    @property
+    def file_row_count(self) -> int:
+        """How many records a user's program numbers: all rows of a table's file, or all training images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +152,7 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A data set whose splits are read by rows."""
+    """Splits that are read by rows."""
 
     train: PictureRows
     test: PictureRows
@@ -123,12 +164,22 @@ class Opened:
         return self.train.shape
 
 
-def pixel_bytes(pictures: PictureSet) -> int:
+def pixel_bytes(pictures: Splits) -> int:
     height, width, channels = pictures.shape
     values = (len(pictures.train) + len(pictures.test)) * height * width * channels
     if isinstance(pictures, Images):
         return values * pictures.train_images.itemsize
     return values
+
+
+BLOCK = 1 << 24  # pixel values that are read together; as float32, 64 MiB
+
+
+def blocks(rows: Indices, shape: tuple[int, ...], values: int = BLOCK) -> Iterator[Indices]:
+    """Yield the rows in consecutive blocks of images of this shape with at most so many values, but at least a row."""
+    step = max(1, values // math.prod(shape))
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
 
 
 TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers

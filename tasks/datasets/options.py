@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 
 from tasks.datasets.dataset import TABLE, UnknownDataset
-from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
+from tasks.datasets.images import Images, Pixels, Splits, as_shape
 from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
@@ -116,7 +116,7 @@ class ShapedByRows:
     def digest(self) -> str:
         return _digest_after_shaping(self.content.digest(), self.options)
 
-    def open_rows(self) -> PictureSet:
+    def open_rows(self) -> Splits:
         return self.content.open_rows()
 
 

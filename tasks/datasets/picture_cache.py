@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Indices, Labels, Opened, PictureSet, Pixels
+from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits
 from tasks.worker.files import expand_home
 
 RULE = "engram pictures 1"
@@ -48,7 +48,7 @@ def path_of(digest: str) -> Path:
     return cache_folder() / f"{digest}.arrow"
 
 
-def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
+def open_cache(digest: str, pictures: Callable[[], Splits]) -> Opened:
     """Open the images of the data set with this digest for reading by rows.
 
     `pictures` is called only if there is no complete file. Raises DatasetError if the file cannot be written.
@@ -78,7 +78,7 @@ class CacheFile:
 
     path: Path
     digest: str
-    pictures: Callable[[], PictureSet]
+    pictures: Callable[[], Splits]
     _parts: Parts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -203,7 +203,7 @@ def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
     return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
 
 
-def write(path: Path, digest: str, pictures: PictureSet) -> None:
+def write(path: Path, digest: str, pictures: Splits) -> None:
     """Write the file atomically. Raises OSError if the disk is full."""
     train = pictures.train
     test = pictures.test
@@ -230,7 +230,7 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
         aside.unlink(missing_ok=True)
 
 
-def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
+def parts_of(pictures: Splits, rows: int) -> Iterator[tuple[Pixels, Labels]]:
     """Yield the images and labels of the training split, then the test split, up to `rows` at a time."""
     train = pictures.train
     test = pictures.test

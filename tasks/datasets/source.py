@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tasks.datasets.images import Images, PictureSet
+from tasks.datasets.images import Images, Splits
 
 
 class Content(Protocol):
@@ -28,7 +28,7 @@ class ByRows(Protocol):
 
     def digest(self) -> str: ...
 
-    def open_rows(self) -> PictureSet:
+    def open_rows(self) -> Splits:
         """Open the images. Each image is checked against the digest when it is decoded."""
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.datasets.images import Extended, Images, InMemory, PictureRows, PictureSet, pixel_bytes
+from tasks.datasets.images import Extended, Images, InMemory, PictureRows, Splits, pixel_bytes
 from tasks.training import memory
 from tasks.worker import hardware
 
@@ -157,10 +157,10 @@ def _append_replaced_images(
     return rows, added, aliases
 
 
-_resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
+_resident: weakref.WeakKeyDictionary[Splits, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
 
 
-def place_images(images: PictureSet, device: torch.device) -> DeviceData:
+def place_images(images: Splits, device: torch.device) -> DeviceData:
     """Place images on the device if they are in memory and fit, otherwise stream them.
 
     Images that were not opened in memory are always streamed.
@@ -178,7 +178,7 @@ def place_images(images: PictureSet, device: torch.device) -> DeviceData:
     return stream_pictures(images, device)
 
 
-def resident(images: PictureSet, device: torch.device) -> ResidentData:
+def resident(images: Splits, device: torch.device) -> ResidentData:
     """Return the images on a device. They are copied once and kept for the lifetime of the data set."""
     device = _one_name(device)
     by_device = _resident.setdefault(images, {})
@@ -192,7 +192,7 @@ def resident(images: PictureSet, device: torch.device) -> ResidentData:
     return by_device[device]
 
 
-def stream_pictures(images: PictureSet, device: torch.device) -> StreamedData:
+def stream_pictures(images: Splits, device: torch.device) -> StreamedData:
     """Return the images as a stream of rows for a device."""
     train = images.train
     test = images.test
