@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.datasets.classes import LabelError
-from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256
+from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes
@@ -92,11 +92,15 @@ class LabelledContent:
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Image files that are converted to the shape in the options: a size and a number of channels."""
+    """Encoded images that are converted to the shape in the options: a size and a number of channels.
+
+    `reader` returns the encoded image of an entry, from its own file or from a table. Threads call it concurrently.
+    """
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
     options: Options
+    reader: Reader = read_file
 
     def size(self) -> int:
         return len(self.entries) * math.prod(shape_of(self.options))
@@ -111,8 +115,11 @@ class LabelledFiles:
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
-        """The SHA-256 of each file."""
-        return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
+        """The SHA-256 of each encoded image."""
+        return tuple(map_in_threads(self._sha256, self.entries))
+
+    def _sha256(self, entry: Labelled) -> str:
+        return hashlib.sha256(self.reader(entry)).hexdigest()
 
     @cached_property
     def joined_entries(self) -> tuple[Labelled, ...]:
@@ -120,28 +127,30 @@ class LabelledFiles:
         return _join_copies(self.entries, self.names, self.digests)
 
     def rows(self, split: Split) -> FileRows:
-        entries = self.joined_entries
-        positions = split_places(entries, split)
-        paths = tuple(entries[position].path for position in positions)
+        joined = self.joined_entries
+        positions = split_places(joined, split)
+        entries = tuple(joined[position] for position in positions)
         digests = tuple(self.digests[position] for position in positions)
-        return FileRows(paths, digests, _labels_of(entries, split), self.options)
+        labels = np.array([entry.label for entry in entries], np.int64)
+        return FileRows(entries, digests, labels, self.options, self.reader)
 
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
     """Images that are decoded on demand and converted to the shape in the options."""
 
-    paths: tuple[Path, ...]
-    digests: tuple[str, ...]  # SHA-256 of each file
+    entries: tuple[Labelled, ...]  # in row order
+    digests: tuple[str, ...]  # SHA-256 of each encoded image
     labels: Labels
     options: Options
+    reader: Reader = read_file
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return shape_of(self.options)
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.entries)
 
     def pixels(self, rows: Indices) -> Pixels:
         different, positions = np.unique(rows, return_inverse=True)  # several models in one step may use the same image
@@ -151,9 +160,10 @@ class FileRows:
         return out[positions]
 
     def _one(self, row: int) -> Pixels:
-        digest, decoded = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
+        entry = self.entries[row]
+        digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
         if digest != self.digests[row]:
-            raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; start the run again")
+            raise DatasetError(f"{entry} has changed since the data set was opened; start the run again")
         return decoded.pixels
 
 
@@ -163,12 +173,19 @@ def labelled_source(
     options: Options,
     also: tuple[Path, ...] = (),
     notes: tuple[str, ...] = (),
+    reader: Reader = read_file,
+    files: tuple[Path, ...] | None = None,
 ) -> Source:
-    """Return the source of these image files. `also` are other files that contain labels."""
-    files = (*also, *(entry.path for entry in entries))
+    """Return the source of these images. `also` are other files that contain labels.
+
+    `reader` returns the encoded image of an entry. If several entries are rows of one file, `files` names all files.
+    """
+    if files is None:
+        files = tuple(entry.path for entry in entries)
+    files = (*also, *files)
     is_shaped = options.size is not None and options.channels is not None  # is known without reading any image
-    by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
-    return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options), by_rows, notes)
+    by_rows = (lambda: LabelledFiles(tuple(entries), names, options, reader)) if is_shaped else None
+    return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options, reader), by_rows, notes)
 
 
 def read_labelled(
