@@ -1,6 +1,9 @@
 """Detect exact copies among training images, which every audit treats as one record with one coin in one split.
 
 Two images are copies if they have the same pixels in training or come from the same original. Their labels may differ.
+Images of a data set that is not in memory (`tasks.datasets.large_images`) are copies if their encoded bytes are equal,
+since comparing pixels would require decoding all of them.
+
 Without this rule, copies hide memorisation: a model trained without a record would still be trained on its copies.
 """
 
@@ -16,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Images, PictureSet
-from tasks.datasets.picture_rows import Altered, Sliceable, slices, whole_split
+from tasks.datasets.large_images import LargeImages
+from tasks.datasets.picture_rows import Altered, Selected, Sliceable, slices, whole_split
 
 Rows = NDArray[np.int64]
 Digests = NDArray[np.uint8]  # (n, 32): one SHA-256 per row
@@ -77,16 +81,29 @@ def _join_groups(images: PictureSet) -> Rows:
 
 
 def first_copies(images: PictureSet) -> Rows:
-    """Return, for each training image (n,), the first one with the same pixels."""
+    """Return, for each training image (n,), the first one with the same pixels, or bytes if it is not in memory."""
     if images not in _first_copies:
-        all_rows = np.arange(len(images.train))
         if isinstance(images, Altered):  # only images without copies are altered
             _first_copies[images] = first_copies(images.original)
         elif _is_outline(images):
-            _first_copies[images] = all_rows
+            _first_copies[images] = np.arange(len(images.train))
         else:
-            _first_copies[images] = first_rows(contents(whole_split(images.train)))
+            _first_copies[images] = first_rows(train_contents(images))
     return _first_copies[images]
+
+
+def train_contents(images: PictureSet, rows: Rows | None = None) -> Digests:
+    """Return a digest of each training image (n, 32), or of some: of its pixels, or its bytes if not in memory."""
+    if isinstance(images, LargeImages):
+        return images.train_hashes if rows is None else images.train_hashes[rows]
+    return contents(whole_split(images.train) if rows is None else Selected(images.train, rows))
+
+
+def test_contents(images: PictureSet) -> Digests:
+    """Return a digest of each test image (n, 32), as in `train_contents`."""
+    if isinstance(images, LargeImages):
+        return images.test_hashes
+    return contents(whole_split(images.test))
 
 
 def _is_outline(images: PictureSet) -> bool:

@@ -75,6 +75,10 @@ class PictureSet(Splits, Protocol):
         """The SHA-256 of the original of each training image (n, 32), or None if no image derives from another."""
 
     @property
+    def train_hashes(self) -> NDArray[np.uint8] | None:
+        """The SHA-256 of each encoded training image (n, 32), or None if they are not a user's unchanged files."""
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """One-line warnings from the reader."""
 
@@ -176,6 +180,8 @@ class Images:
 
     The records of a table have float32 features instead of pixels, whose names are in `features`. `encoding` converts
     other rows of such a table in the same way, and `train_file_rows` are the rows of the file, counted from 0.
+
+    `train_hashes` holds the SHA-256 of each encoded training image, if all are a user's files without planted images.
     """
 
     train_images: Pixels
@@ -190,6 +196,7 @@ class Images:
     features: tuple[str, ...] = ()  # names of a table's features
     encoding: TableEncoding | None = None
     train_file_rows: NDArray[np.int64] | None = None  # (n,)
+    train_hashes: NDArray[np.uint8] | None = None  # (n, 32)
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -202,8 +209,10 @@ class Images:
         check_about("groups", self.train_groups, (len(self.train_images),))
         check_about("origins", self.train_origins, (len(self.train_images), 32))
         check_about("file rows", self.train_file_rows, (len(self.train_images),))
+        check_about("hashes", self.train_hashes, (len(self.train_images), 32))
         required_arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-        for array in (*required_arrays, self.train_groups, self.train_origins, self.train_file_rows):
+        about = (self.train_groups, self.train_origins, self.train_file_rows, self.train_hashes)
+        for array in (*required_arrays, *about):
             if array is not None:
                 array.setflags(write=False)
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
-from tasks.datasets.copies import Digests, contents, first_copies, groups_of
+from tasks.datasets.copies import Digests, contents, first_copies, groups_of, train_contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.features import Family, Glyph, burn, draw_member
 from tasks.datasets.images import PictureSet, Pixels
-from tasks.datasets.picture_rows import Altered, Replaced, Selected, whole_split
+from tasks.datasets.picture_rows import Altered, Replaced, is_in_memory, whole_split
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
@@ -286,10 +286,12 @@ def overlap(first: PictureSet, first_rows: Rows, second: PictureSet, second_rows
     """Return the images of `first` that are also in `second`: their rows, and the first matching row of `second`.
 
     Two images match if the content or origin of one equals the content or origin of the other, in shape and every
-    pixel. The result follows the order of `first_rows`, with each row at most once.
+    pixel, or if their encoded bytes are equal and they have the same shape. The result follows the order of
+    `first_rows`, with each row at most once.
 
     Image files that are decoded to a given shape (`folder:scans#64x64`) have no origin. They match if both data sets
-    contain them in the same shape, which is the shape that models are trained on.
+    contain them in the same shape, which is the shape that models are trained on. Images that are not in memory match
+    by their encoded bytes alone.
     """
     row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
@@ -304,17 +306,18 @@ def overlap(first: PictureSet, first_rows: Rows, second: PictureSet, second_rows
 
 
 def identities(images: PictureSet, rows: Rows) -> list[tuple[bytes, ...]]:
-    """Return the digests that identify each training image: that of its content and that of its origin, if any."""
-    content_digests = [digest.tobytes() for digest in digests(images, rows)]
-    if images.train_origins is None:
-        return [(content,) for content in content_digests]
-    origin_digests = [origin.tobytes() for origin in images.train_origins[rows]]
-    return list(zip(content_digests, origin_digests, strict=True))
-
-
-def digests(images: PictureSet, rows: Rows) -> Digests:
-    """Return the SHA-256 (n, 32) of the shape and pixels of each of these training images."""
-    return contents(Selected(images.train, rows))
+    """Return the digests that identify each training image: of its content, its origin and its bytes, if known."""
+    columns = []
+    if is_in_memory(images.train):
+        columns.append(train_contents(images, rows))
+    if images.train_origins is not None:
+        columns.append(images.train_origins[rows])
+    known_as = [[digests[index].tobytes() for digests in columns] for index in range(len(rows))]
+    if images.train_hashes is not None:
+        shape = repr(images.shape).encode()
+        for index, file_hash in enumerate(images.train_hashes[rows]):
+            known_as[index].append(shape + file_hash.tobytes())
+    return [tuple(digests) for digests in known_as]
 
 
 def origins(images: PictureSet) -> Digests:

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits
-from tasks.worker.files import expand_home
 
 RULE = "engram pictures 1"
 TOGETHER = 1 << 24  # bytes of pixels in one part of a file
@@ -34,14 +34,6 @@ TOGETHER = 1 << 24  # bytes of pixels in one part of a file
 
 class Damaged(Exception):
     """A file differs from what was written to it."""
-
-
-def cache_folder() -> Path:
-    """Return the cache folder, which need not exist."""
-    configured_path = os.environ.get("ENGRAM_CACHE")
-    if configured_path:
-        return expand_home(configured_path).absolute()
-    return expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
 
 
 def path_of(digest: str) -> Path:

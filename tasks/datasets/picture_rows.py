@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, InMemory, Labels, PictureRows, PictureSet, Pixels, as_shape, blocks
-from tasks.datasets.picture_cache import cache_folder
 
 if TYPE_CHECKING:
     from tasks.datasets.feature_columns import TableEncoding
@@ -210,6 +210,10 @@ class Altered:
     @property
     def train_origins(self) -> NDArray[np.uint8] | None:
         return self.original.train_origins
+
+    @property
+    def train_hashes(self) -> NDArray[np.uint8] | None:
+        return self.original.train_hashes
 
     @property
     def notes(self) -> tuple[str, ...]:

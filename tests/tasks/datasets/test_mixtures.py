@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import train_contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, digests, origins, overlap
+from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, origins, overlap
 from tasks.datasets.options import Options, Shaped
 
 DIGITS = Part(Dataset("digits"), 100, 200)
@@ -124,7 +125,7 @@ def all_rows(images: Images) -> np.ndarray:
 
 
 def test_digest_covers_shape_and_pixels_of_image() -> None:
-    image_digests = digests(images_of(PIXELS), np.array([5, 2]))
+    image_digests = train_contents(images_of(PIXELS), np.array([5, 2]))
     expected = []
     for row in (5, 2):
         expected.append(hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest())
@@ -186,8 +187,8 @@ def test_reshaping_keeps_groups_and_origins(digits: Images) -> None:
     grouped = replace(digits, train_groups=groups)
     small = Shaped(Content(), Options((14, 14))).images()
     assert groups.tolist() == np.asarray(small.train_groups).tolist()
-    assert digests(digits, all_rows(digits)).tolist() == np.asarray(small.train_origins).tolist()
-    grouped = replace(grouped, train_origins=digests(digits, all_rows(digits)[::-1]))
+    assert train_contents(digits, all_rows(digits)).tolist() == np.asarray(small.train_origins).tolist()
+    grouped = replace(grouped, train_origins=train_contents(digits, all_rows(digits)[::-1]))
     small = Shaped(Content(), Options((14, 14))).images()
     assert grouped.train_origins is small.train_origins
     assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
