@@ -18,7 +18,6 @@ OTHERS = ("engram", "bench", "studies", "measurement", "examples", "recipe")
 # Exceptions without a caller, and their reasons.
 ALLOWED = {
     "tasks.contract.extras.NeedsExtras": "documents the method by which planning asks a config for its extras",
-    "tasks.datasets.catalog.open_pictures": "reads sets larger than memory; trainings are connected to it later",
     "tasks.external.loading.log_probabilities": "asks a model file in one call, for audits of users' own",
 }
 LOOKED_UP = ("figures", "gallery", "sweep")  # functions of an audit's module in dashboards, found by name

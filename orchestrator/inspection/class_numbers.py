@@ -10,7 +10,7 @@ from orchestrator.spec.config_parts import walk
 from tasks.contract.job import CLASS_NUMBER
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
 
 LISTED = 20  # maximum number of class names in a line
 
@@ -69,7 +69,7 @@ def _named_sets(config: Any) -> Iterator[tuple[Dataset, tuple[str, ...]]]:
                 yield part, images.names or tuple(map(str, range(images.classes)))
 
 
-def _images_of(data: Dataset) -> Images | None:
+def _images_of(data: Dataset) -> PictureSet | None:
     try:
         return catalog.load(data)
     except DatasetError:  # no images, or images of several sizes

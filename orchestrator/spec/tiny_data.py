@@ -59,7 +59,7 @@ def _within(config: Any, limits: Mapping[str, int]) -> Iterator[tuple[str, int]]
 def _count_examples(data: Dataset) -> int:
     """Return the number of training images or texts in a data set. Returns 0 if it has neither."""
     with suppress(DatasetError):
-        return len(catalog.load(data).train_images)
+        return len(catalog.load(data).train)
     with suppress(DatasetError):
         return len(catalog.load_texts(data))
     return 0

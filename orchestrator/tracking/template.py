@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from orchestrator.store import atomic_write
-from tasks.datasets.picture_cache import cache_folder
+from tasks.datasets.cache_folder import cache_folder
 
 DIGEST = 32  # bytes of the SHA-256 digest in front of the database in the file
 CLEARED_FOLDER = ""  # the working directory in the template, which contains no path of the machine

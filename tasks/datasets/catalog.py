@@ -1,4 +1,4 @@
-"""Pin, load and open data sets: images, records, questions and boxed images, and images read by rows."""
+"""Pin and load data sets: images, in memory or read by rows, records, questions and boxed images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -16,25 +15,19 @@ from tasks.datasets.boxed.picture_files import BoxedFiles
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
-from tasks.datasets.images import Images, PictureSet
-from tasks.datasets.labelled import Labelled, LabelledContent, split_places
-from tasks.datasets.options import ALLOWED
-from tasks.datasets.picture_cache import open_cache, path_of
+from tasks.datasets.images import PictureSet
+from tasks.datasets.labelled import Labelled, LabelledContent, LabelledFiles, split_places
+from tasks.datasets.large_images import LARGE, open_large
 from tasks.datasets.places import EMBEDDED, SCENES, find
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
-from tasks.datasets.source import Content, Source
+from tasks.datasets.source import ByRows, Content, Source
 from tasks.datasets.splits import SPLITS, Split
 from tasks.datasets.tickets import Tickets
-from tasks.worker import hardware
 
-# Where the pixels of a data set that is read by rows are kept: in memory, in a cache on disk, or in its own files.
-Storage = Literal["auto", "memory", "cache", "files"]
-SHARE = 0.5  # fraction of the available memory that a loaded data set may use
-
-_loaded: dict[str, Images] = {}
+_loaded: dict[str, PictureSet] = {}
 TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
 _records: dict[tuple[str, str], Records] = {}  # by digest and schema
 _questions: dict[str, QuestionSet] = {}
@@ -57,20 +50,40 @@ def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None)
     known_digests = {} if known_digests is None else known_digests
     stamp = source.stamp()
     if stamp not in known_digests:
-        content = source.by_rows() if source.by_rows is not None and is_large(source) else source.read()
+        content = large_content(source) or source.read()
         known_digests[stamp] = content.digest()
     check(dataset, known_digests[stamp])
     return Dataset(name, known_digests[stamp])
 
 
-def load(dataset: Dataset) -> Images:
-    """Return the data set's images, read once per process. Raises DatasetError if the digest does not match."""
+def load(dataset: Dataset) -> PictureSet:
+    """Return the data set's images, opened once per process: in memory, or read by rows if they exceed LARGE bytes.
+
+    Raises DatasetError if the digest does not match.
+    """
     with _loading:
         if dataset.digest not in _loaded:
-            content, dataset = read_content(dataset)
-            if dataset.digest not in _loaded:  # the data set may have been passed without a digest
-                _loaded[dataset.digest] = content.images()
+            large = large_content(find(dataset.name)[1])
+            if large is not None:
+                dataset = replace(dataset, digest=_checked_digest(dataset, large))
+                _loaded.setdefault(dataset.digest, open_large(dataset.digest, large.open_rows()))
+            else:
+                content, dataset = read_content(dataset)
+                if dataset.digest not in _loaded:  # the data set may have been passed without a digest
+                    _loaded[dataset.digest] = content.images()
         return _loaded[dataset.digest]
+
+
+def _checked_digest(dataset: Dataset, content: Content | ByRows) -> str:
+    digest = content.digest()
+    check(dataset, digest)
+    return digest
+
+
+def large_content(source: Source) -> ByRows | None:
+    """Return the source's images for reading by rows if they exceed LARGE bytes of pixels, otherwise None."""
+    content = None if source.by_rows is None else source.by_rows()
+    return content if content is not None and content.size() > LARGE else None
 
 
 def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
@@ -79,9 +92,7 @@ def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
     Raises DatasetError if the digest does not match.
     """
     content = find(dataset.name)[1].read()
-    digest = content.digest()
-    check(dataset, digest)
-    return content, replace(dataset, digest=digest)
+    return content, replace(dataset, digest=_checked_digest(dataset, content))
 
 
 def files(dataset: Dataset) -> tuple[Path, ...]:
@@ -104,14 +115,18 @@ def image_names(dataset: Dataset) -> tuple[str, ...]:
 
 def _list_entries(dataset: Dataset, splits: Sequence[Split]) -> list[Labelled]:
     """Return the entries of these splits, in row order. Empty for data sets other than a user's labelled images."""
-    content = read_content(dataset)[0]
-    if isinstance(content, options.Shaped):
+    content = large_content(find(dataset.name)[1]) or read_content(dataset)[0]
+    if isinstance(content, options.Shaped | options.ShapedByRows):
         content = content.content
-    if not isinstance(content, LabelledContent):
+    if isinstance(content, LabelledFiles):
+        listed = content.joined_entries
+    elif isinstance(content, LabelledContent):
+        listed = content.entries
+    else:
         return []
     entries = []
     for split in splits:
-        entries += [content.entries[position] for position in split_places(content.entries, split)]
+        entries += [listed[position] for position in split_places(listed, split)]
     return entries
 
 
@@ -208,61 +223,6 @@ def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedP
         return scenes.scenes(content.digits.text, content.encoded, correlation)
     holding = f"{SCENES}, imagenet, imagenet:PATH or boxed:TABLE"
     raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use {holding}")
-
-
-def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
-    """Open the data set's images for reading by rows, for any number of images.
-
-    `memory` uses `load`. `cache` uses an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which is
-    written if it does not exist; the data set's own files are then no longer read. `files` decodes each image on
-    demand, and reads all files once for the digest. `auto` is `memory`, or `cache` for images that would use more than
-    half of the available memory. Only folders and lists with a shape in their name (`folder:PATH#224x224#rgb`) support
-    this. Raises DatasetError if the digest does not match, and ValueError for any other storage.
-    """
-    if storage not in get_args(Storage):
-        raise ValueError(f"storage is {storage!r}; it must be one of {', '.join(get_args(Storage))}")
-    if storage == "memory" or (storage == "auto" and dataset.digest in _loaded):
-        return load(dataset)
-    if storage == "files":
-        return decode_by_rows(dataset, find(dataset.name)[1])
-    if storage == "auto" and not _is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
-        return load(dataset)
-    dataset = dataset if dataset.digest else pin(dataset)
-    return open_cache(dataset.digest, lambda: open_files(dataset))
-
-
-def open_files(dataset: Dataset) -> PictureSet:
-    """Return images that are decoded from their files by rows if possible, otherwise images in memory."""
-    source = find(dataset.name)[1]
-    if source.by_rows is None:
-        return load(dataset)
-    return decode_by_rows(dataset, source)
-
-
-def is_large(source: Source) -> bool:
-    """Return whether the source's images are known to exceed the memory limit for loaded data sets."""
-    return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
-
-
-def _is_large_in_cache(dataset: Dataset) -> bool:
-    """Return `is_large` for a cached data set, without reading its own files."""
-    path = path_of(dataset.digest)
-    return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
-
-
-def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
-    """Return images that are decoded from their files by rows.
-
-    Raises DatasetError if the source does not support this.
-    """
-    if source.by_rows is None:
-        raise DatasetError(
-            f"data set {dataset.name!r} cannot be decoded by rows; folder:PATH and list:FILE can, with both a size and "
-            f"a colour in the name ({ALLOWED})"
-        )
-    content = source.by_rows()
-    check(dataset, content.digest())
-    return content.open_rows()
 
 
 def check(dataset: Dataset, digest: str) -> None:

@@ -1,6 +1,9 @@
 """Detect exact copies among training images, which every audit treats as one record with one coin in one split.
 
 Two images are copies if they have the same pixels in training or come from the same original. Their labels may differ.
+Images of a data set that is not in memory (`tasks.datasets.large_images`) are copies if their encoded bytes are equal,
+since comparing pixels would require decoding all of them.
+
 Without this rule, copies hide memorisation: a model trained without a record would still be trained on its copies.
 """
 
@@ -10,20 +13,20 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import Images, PictureSet
+from tasks.datasets.large_images import LargeImages
+from tasks.datasets.picture_rows import Altered, Selected, Sliceable, slices, whole_split
 
 Rows = NDArray[np.int64]
 Digests = NDArray[np.uint8]  # (n, 32): one SHA-256 per row
 
-_first_copies: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
-_groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
+_first_copies: WeakKeyDictionary[PictureSet, Rows] = WeakKeyDictionary()
+_groups: WeakKeyDictionary[PictureSet, Rows] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class CopyCount:
     things: str = "images"
 
 
-def groups_of(images: Images, rows: Rows) -> Rows:
+def groups_of(images: PictureSet, rows: Rows) -> Rows:
     """Return the group of each of these training images, for example the images of one patient. Copies share a group.
 
     A group's number is the smallest of its `train_groups`, or without these, the row of the first copy.
@@ -49,9 +52,9 @@ def groups_of(images: Images, rows: Rows) -> Rows:
     return _groups[images][rows]
 
 
-def _join_groups(images: Images) -> Rows:
+def _join_groups(images: PictureSet) -> Rows:
     """Return the group of every training image (n,). A group connects images that share a group, content or origin."""
-    count = len(images.train_images)
+    count = len(images.train)
     all_rows = np.arange(count)
     if images.train_groups is None:
         given_groups = all_rows
@@ -77,20 +80,35 @@ def _join_groups(images: Images) -> Rows:
     return groups
 
 
-def first_copies(images: Images) -> Rows:
-    """Return, for each training image (n,), the first one with the same pixels."""
+def first_copies(images: PictureSet) -> Rows:
+    """Return, for each training image (n,), the first one with the same pixels, or bytes if it is not in memory."""
     if images not in _first_copies:
-        all_rows = np.arange(len(images.train_images))
-        if _is_outline(images):
-            _first_copies[images] = all_rows
+        if isinstance(images, Altered):  # only images without copies are altered
+            _first_copies[images] = first_copies(images.original)
+        elif _is_outline(images):
+            _first_copies[images] = np.arange(len(images.train))
         else:
-            _first_copies[images] = first_rows(contents(images.train_images))
+            _first_copies[images] = first_rows(train_contents(images))
     return _first_copies[images]
 
 
-def _is_outline(images: Images) -> bool:
+def train_contents(images: PictureSet, rows: Rows | None = None) -> Digests:
+    """Return a digest of each training image (n, 32), or of some: of its pixels, or its bytes if not in memory."""
+    if isinstance(images, LargeImages):
+        return images.train_hashes if rows is None else images.train_hashes[rows]
+    return contents(whole_split(images.train) if rows is None else Selected(images.train, rows))
+
+
+def test_contents(images: PictureSet) -> Digests:
+    """Return a digest of each test image (n, 32), as in `train_contents`."""
+    if isinstance(images, LargeImages):
+        return images.test_hashes
+    return contents(whole_split(images.test))
+
+
+def _is_outline(images: PictureSet) -> bool:
     """Return whether the images are blank because the data set is only planned and priced, without its files."""
-    return images.train_images.strides[0] == 0
+    return isinstance(images, Images) and images.train_images.strides[0] == 0
 
 
 def first_rows(digests: Digests) -> Rows:
@@ -100,13 +118,13 @@ def first_rows(digests: Digests) -> Rows:
     return first[inverse].astype(np.int64)
 
 
-def distinct_rows(images: Images, rows: Rows) -> Rows:
+def distinct_rows(images: PictureSet, rows: Rows) -> Rows:
     """Return one row per record: the first row of each set of exact copies among these rows, in order."""
     _, places = np.unique(first_copies(images)[rows], return_index=True)
     return rows[np.sort(places)]
 
 
-def count_copies(images: Images, rows: Rows) -> CopyCount:
+def count_copies(images: PictureSet, rows: Rows) -> CopyCount:
     """Count the groups of exact copies among these training images."""
     return count_groups(first_copies(images)[rows])
 
@@ -121,17 +139,17 @@ def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCoun
     return CopyCount(len(repeated), sum(repeated), len(sizes), things)
 
 
-def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
-    """Return the SHA-256 (n, 32) of each image (n, h, w, c), or of some rows.
+def contents(images: Sliceable) -> Digests:
+    """Return the SHA-256 (n, 32) of each image (n, h, w, c).
 
     The hash covers height, width, channels and bytes. It takes four seconds on one core for 600,000 colour images of
     32x32.
     """
-    selected_rows = range(len(pixels)) if rows is None else rows
-    shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())
+    shape = hashlib.sha256(np.array(images.shape[1:], "<u4").tobytes())
     out = bytearray()
-    for row in selected_rows:
-        sha = shape.copy()
-        sha.update(np.ascontiguousarray(pixels[row]).data)
-        out += sha.digest()
+    for _, part in slices(images):
+        for image in part:
+            sha = shape.copy()
+            sha.update(np.ascontiguousarray(image).data)
+            out += sha.digest()
     return np.frombuffer(bytes(out), np.uint8).reshape(-1, 32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,7 +42,7 @@ class PictureRows(Protocol):
         """
 
 
-class PictureSet(Protocol):
+class Splits(Protocol):
     """Training and test splits of images of one shape. Hashed by identity, not by content."""
 
     @property
@@ -59,6 +61,49 @@ class PictureSet(Protocol):
     @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels of every image."""
+
+
+class PictureSet(Splits, Protocol):
+    """A data set as tasks read it: labels and shapes are in memory, pixels are read by rows (see `Images`)."""
+
+    @property
+    def train_groups(self) -> NDArray[np.int64] | None:
+        """The group number of each training image (n,), or None if every image is its own group."""
+
+    @property
+    def train_origins(self) -> NDArray[np.uint8] | None:
+        """The SHA-256 of the original of each training image (n, 32), or None if no image derives from another."""
+
+    @property
+    def train_hashes(self) -> NDArray[np.uint8] | None:
+        """The SHA-256 of each encoded training image (n, 32), or None if they are not a user's unchanged files."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One-line warnings from the reader."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of a table's features."""
+
+    @property
+    def encoding(self) -> TableEncoding | None:
+        """The conversion of other rows of a table."""
+
+    @property
+    def train_file_rows(self) -> NDArray[np.int64] | None:
+        """The rows of a table's file that are the training records (n,), counted from 0."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether these are records of a table rather than images."""
+
+    def file_rows(self, rows: Labels) -> Labels:
+        """Return the numbers that a user's program has for these training rows: for a table, the rows of its file."""
+
+    @property
+    def file_row_count(self) -> int:
+        """How many records a user's program numbers: all rows of a table's file, or all training images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,37 +126,8 @@ class InMemory:
 
 
 @dataclass(frozen=True, eq=False)
-class Extended:
-    """Images followed by additional images of the same shape, with consecutive row numbers."""
-
-    rows: PictureRows
-    more: Pixels  # (m, h, w, c)
-    more_labels: Labels
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.rows.shape
-
-    @property
-    def labels(self) -> Labels:
-        return np.concatenate([self.rows.labels, self.more_labels])
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.more)
-
-    def pixels(self, rows: Indices) -> Pixels:
-        is_original = rows < len(self.rows)
-        if is_original.all():
-            return self.rows.pixels(rows)
-        out = np.empty((len(rows), *self.shape), self.more.dtype)
-        out[is_original] = self.rows.pixels(rows[is_original])
-        out[~is_original] = self.more[rows[~is_original] - len(self.rows)]
-        return out
-
-
-@dataclass(frozen=True, eq=False)
 class Opened:
-    """A data set whose splits are read by rows."""
+    """Splits that are read by rows."""
 
     train: PictureRows
     test: PictureRows
@@ -123,12 +139,31 @@ class Opened:
         return self.train.shape
 
 
-def pixel_bytes(pictures: PictureSet) -> int:
+def pixel_bytes(pictures: Splits) -> int:
     height, width, channels = pictures.shape
     values = (len(pictures.train) + len(pictures.test)) * height * width * channels
-    if isinstance(pictures, Images):
-        return values * pictures.train_images.itemsize
-    return values
+    return values * pictures.train.pixels(np.arange(1)).itemsize
+
+
+BLOCK = 1 << 24  # pixel values that are read together; as float32, 64 MiB
+BATCHES = 512  # rows that networks evaluate together
+
+
+def blocks(rows: Indices, shape: tuple[int, ...], values: int = BLOCK) -> Iterator[Indices]:
+    """Yield the rows in consecutive blocks of images of this shape with at most so many values, but at least a row.
+
+    Larger blocks are multiples of 512 rows, so that batches within them are the same as without blocks.
+    """
+    step = max(1, values // math.prod(shape))
+    if step > BATCHES:
+        step -= step % BATCHES
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
+
+
+def rows_at_once(shape: tuple[int, ...], limit: int, values: int = BLOCK) -> int:
+    """Return how many images of this shape are processed at a time: at most `limit`, and at most so many values."""
+    return max(1, min(limit, values // math.prod(shape)))
 
 
 TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers
@@ -145,6 +180,8 @@ class Images:
 
     The records of a table have float32 features instead of pixels, whose names are in `features`. `encoding` converts
     other rows of such a table in the same way, and `train_file_rows` are the rows of the file, counted from 0.
+
+    `train_hashes` holds the SHA-256 of each encoded training image, if all are a user's files without planted images.
     """
 
     train_images: Pixels
@@ -159,6 +196,7 @@ class Images:
     features: tuple[str, ...] = ()  # names of a table's features
     encoding: TableEncoding | None = None
     train_file_rows: NDArray[np.int64] | None = None  # (n,)
+    train_hashes: NDArray[np.uint8] | None = None  # (n, 32)
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -171,8 +209,10 @@ class Images:
         check_about("groups", self.train_groups, (len(self.train_images),))
         check_about("origins", self.train_origins, (len(self.train_images), 32))
         check_about("file rows", self.train_file_rows, (len(self.train_images),))
+        check_about("hashes", self.train_hashes, (len(self.train_images), 32))
         required_arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-        for array in (*required_arrays, self.train_groups, self.train_origins, self.train_file_rows):
+        about = (self.train_groups, self.train_origins, self.train_file_rows, self.train_hashes)
+        for array in (*required_arrays, *about):
             if array is not None:
                 array.setflags(write=False)
 

@@ -18,16 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from tasks.datasets.classes import LabelError
-from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256
-from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
+from tasks.datasets.dataset import DatasetError, file_bytes
+from tasks.datasets.images import Images, Indices, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
-from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes
+from tasks.datasets.picture_index import PictureIndex, load_index, write_index
+from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes, read_shape
 from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.selection import Selection, spread_if_alone
-from tasks.datasets.source import Source, digest_of
+from tasks.datasets.source import EncodedSplits, Hashes, Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
 RULE = "labelled pictures 2"
+INDEX_RULE = "index of labelled pictures 1"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,12 @@ class LabelledContent:
         channels = max(picture.shape[2] for picture in self.pictures)
         train, test = (self.stack_split(split, channels) for split in SPLITS)
         train_labels, test_labels = (_labels_of(self.entries, split) for split in SPLITS)
-        return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
+        hashes = b"".join(bytes.fromhex(self.digests[position]) for position in split_places(self.entries, "train"))
+        return Images(
+            *(train, train_labels, test, test_labels, len(self.names), self.names),
+            notes=self.notes,
+            train_hashes=np.frombuffer(hashes, np.uint8).reshape(-1, 32),
+        )
 
     def stack_split(self, split: Split, channels: int) -> Pixels:
         """Return all images of a split (n, h, w, c).
@@ -92,68 +99,140 @@ class LabelledContent:
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Image files that are converted to the shape in the options: a size and a number of channels."""
+    """Encoded images that are decoded on demand. Their shape comes from the options and the headers.
+
+    `reader` returns the encoded image of an entry, from its own file or from a table. Threads call it concurrently.
+    `stamp` returns the state of the files (`tasks.datasets.source`). The index is kept in the cache folder as long as
+    this state does not change.
+    """
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
     options: Options
+    reader: Reader
+    stamp: Callable[[], str]
 
     def size(self) -> int:
-        return len(self.entries) * math.prod(shape_of(self.options))
+        """Return the number of pixel bytes, by the options and the header of the first image."""
+        return len(self.entries) * math.prod(self._shape_of(*self._first_shape()))
+
+    def _first_shape(self) -> tuple[int, int, int]:
+        if self.options.size is not None and self.options.channels is not None:
+            return (*self.options.size, self.options.channels)
+        return self._read_shape(self.entries[0], self.reader(self.entries[0]))
+
+    def _shape_of(self, height: int, width: int, channels: int) -> tuple[int, int, int]:
+        """Return the shape to which images of this shape are converted."""
+        return (*(self.options.size or (height, width)), self.options.channels or channels)
+
+    def _read_shape(self, entry: Labelled, encoded: bytes) -> tuple[int, int, int]:
+        try:
+            return read_shape(encoded, self.options.bits)
+        except PictureError as error:
+            raise DatasetError(f"{entry} {error}") from None
 
     def digest(self) -> str:
         """Return the digest, which equals that of `LabelledContent`."""
-        return digest_of_files(self.joined_entries, self.names, self.digests)
+        return self.index.digest
 
-    def open_rows(self) -> Opened:
-        train, test = (self.rows(split) for split in SPLITS)
-        return Opened(train, test, len(self.names), self.names)
+    def renew(self) -> str:
+        """Return the digest after reading all images again. The index is replaced."""
+        index = self._read_index()
+        write_index(index, self._index_key())
+        return index.digest
 
     @cached_property
-    def digests(self) -> tuple[str, ...]:
-        """The SHA-256 of each file."""
-        return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
+    def index(self) -> PictureIndex:
+        """The hashes of all encoded images in order, and the shape to which they are converted."""
+        key = self._index_key()
+        index = load_index(key, len(self.entries))
+        if index is None:
+            index = self._read_index()
+            write_index(index, key)
+        return index
+
+    def _index_key(self) -> str:
+        columns = np.array(
+            [
+                (-1 if entry.row is None else entry.row, entry.label, SPLITS.index(entry.split), entry.is_drawn)
+                for entry in self.entries
+            ],
+            "<i8",
+        )
+        described = json.dumps([self.stamp(), str(self.options), self.names]).encode()
+        return digest_of(INDEX_RULE, [described, columns.data])
+
+    def _read_index(self) -> PictureIndex:
+        """Read all images, a few at a time. Raises DatasetError if their sizes differ and no size is requested."""
+        has_shape = self.options.size is not None and self.options.channels is not None
+
+        def read(entry: Labelled) -> tuple[bytes, tuple[int, int, int]]:
+            encoded = self.reader(entry)
+            shape = (0, 0, 0) if has_shape else self._read_shape(entry, encoded)
+            return hashlib.sha256(encoded).digest(), shape
+
+        hashes = bytearray()
+        first_shape = self._first_shape()
+        channels = first_shape[2]
+        for entry, (sha256, shape) in zip(self.entries, map_in_threads(read, self.entries), strict=True):
+            hashes += sha256
+            if has_shape:
+                continue
+            if self.options.size is None:
+                check_size(entry, shape, self.entries[0], first_shape)
+            channels = max(channels, shape[2])
+        rows = np.frombuffer(bytes(hashes), np.uint8).reshape(-1, 32)
+        shape = self._shape_of(*first_shape[:2], channels)
+        digests = [row.tobytes().hex() for row in rows]
+        joined = _join_copies(self.entries, self.names, digests)
+        return PictureIndex(rows, shape, digest_of_files(joined, self.names, digests))
 
     @cached_property
     def joined_entries(self) -> tuple[Labelled, ...]:
-        """The entries, with all copies of a file in the same split."""
-        return _join_copies(self.entries, self.names, self.digests)
+        """The entries, with all copies of an image in the same split."""
+        return _join_copies(self.entries, self.names, [row.tobytes() for row in self.index.hashes])
+
+    def open_rows(self) -> EncodedSplits:
+        train, test = (self.rows(split) for split in SPLITS)
+        return EncodedSplits(train, test, len(self.names), self.names)
 
     def rows(self, split: Split) -> FileRows:
-        entries = self.joined_entries
-        positions = split_places(entries, split)
-        paths = tuple(entries[position].path for position in positions)
-        digests = tuple(self.digests[position] for position in positions)
-        return FileRows(paths, digests, _labels_of(entries, split), self.options)
+        joined = self.joined_entries
+        positions = split_places(joined, split)
+        entries = tuple(joined[position] for position in positions)
+        labels = np.array([entry.label for entry in entries], np.int64)
+        return FileRows(entries, self.index.hashes[positions], labels, self.index.shape, self.options, self.reader)
 
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Images that are decoded on demand and converted to the shape in the options."""
+    """Images that are decoded on demand and converted to one shape."""
 
-    paths: tuple[Path, ...]
-    digests: tuple[str, ...]  # SHA-256 of each file
+    entries: tuple[Labelled, ...]  # in row order
+    hashes: Hashes  # (n, 32): SHA-256 of each encoded image
     labels: Labels
+    shape: tuple[int, int, int]
     options: Options
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return shape_of(self.options)
+    reader: Reader = read_file
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.entries)
 
     def pixels(self, rows: Indices) -> Pixels:
         different, positions = np.unique(rows, return_inverse=True)  # several models in one step may use the same image
         out = np.empty((len(different), *self.shape), np.uint8)
         for index, picture in enumerate(map_in_threads(self._one, different.tolist())):
-            out[index] = picture
+            out[index] = picture  # repeats grey in every channel of a colour data set
         return out[positions]
 
     def _one(self, row: int) -> Pixels:
-        digest, decoded = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
-        if digest != self.digests[row]:
-            raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; start the run again")
+        entry = self.entries[row]
+        digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
+        if bytes.fromhex(digest) != self.hashes[row].tobytes():
+            raise DatasetError(
+                f"{entry} has changed since the data set was opened; check the data with `engram verify --data` and "
+                "start the run again"
+            )
         return decoded.pixels
 
 
@@ -163,12 +242,21 @@ def labelled_source(
     options: Options,
     also: tuple[Path, ...] = (),
     notes: tuple[str, ...] = (),
+    reader: Reader = read_file,
+    files: tuple[Path, ...] | None = None,
 ) -> Source:
-    """Return the source of these image files. `also` are other files that contain labels."""
-    files = (*also, *(entry.path for entry in entries))
-    is_shaped = options.size is not None and options.channels is not None  # is known without reading any image
-    by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
-    return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options), by_rows, notes)
+    """Return the source of these images. `also` are other files that contain labels.
+
+    `reader` returns the encoded image of an entry. If several entries are rows of one file, `files` names all files.
+    """
+    if files is None:
+        files = tuple(entry.path for entry in entries)
+    all_entries = tuple(entries)
+    source = Source(
+        RULE, (*also, *files), lambda: read_labelled(all_entries, names, options, reader), notes=notes, tables=len(also)
+    )
+    by_rows = LabelledFiles(all_entries, names, options, reader, source.stamp)
+    return replace(source, by_rows=lambda: by_rows)
 
 
 def read_labelled(
@@ -189,12 +277,8 @@ def read_labelled(
     pictures: list[Pixels] = []
     levels: list[Levels] = []
     for entry, (digest, decoded) in zip(entries, map_in_threads(one, entries), strict=True):
-        if pictures and decoded.pixels.shape[:2] != pictures[0].shape[:2]:
-            sizes = []
-            for picture in (decoded.pixels, pictures[0]):
-                sizes.append(f"{picture.shape[0]} x {picture.shape[1]}")
-            first = replace(entries[0], path=Path(entries[0].path.name))
-            raise DatasetError(f"{entry} is {sizes[0]}, {first} {sizes[1]}; {ONE_SIZE}")
+        if pictures:
+            check_size(entry, decoded.pixels.shape, entries[0], pictures[0].shape)
         digests.append(digest)
         pictures.append(decoded.pixels)
         levels.append(decoded.levels)
@@ -202,12 +286,23 @@ def read_labelled(
     return LabelledContent(joined, names, tuple(digests), tuple(pictures), range_notes(levels))
 
 
-def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
+def check_size(entry: Labelled, shape: tuple[int, ...], first: Labelled, first_shape: tuple[int, ...]) -> None:
+    """Raise DatasetError unless an image has the height and width of the first."""
+    if shape[:2] != first_shape[:2]:
+        first = replace(first, path=Path(first.path.name))
+        raise DatasetError(
+            f"{entry} is {shape[0]} x {shape[1]}, {first} {first_shape[0]} x {first_shape[1]}; {ONE_SIZE}"
+        )
+
+
+def _join_copies(
+    entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str | bytes]
+) -> tuple[Labelled, ...]:
     """Replace each randomly drawn split by the split of the first file with the same bytes.
 
     Raises DatasetError if a class is then missing from a split.
     """
-    first_splits: dict[str, Split] = {}
+    first_splits: dict[str | bytes, Split] = {}
     joined = list(entries)
     moved = 0
     for position, (entry, digest) in enumerate(zip(entries, digests, strict=True)):
@@ -228,13 +323,6 @@ def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[st
     except PictureError as error:
         raise DatasetError(f"{where} {error}") from None
     return hashlib.sha256(encoded).hexdigest(), replace(decoded, pixels=options.reshape(decoded.pixels[None])[0])
-
-
-def shape_of(options: Options) -> tuple[int, int, int]:
-    """Return the height, width and channels, all of which the options must define."""
-    assert options.size is not None
-    assert options.channels is not None
-    return *options.size, options.channels
 
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:

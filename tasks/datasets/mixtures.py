@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
-from tasks.datasets.copies import Digests, contents, first_copies, groups_of
+from tasks.datasets.copies import Digests, contents, first_copies, groups_of, train_contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.features import Family, Glyph, burn, draw_member
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import PictureSet, Pixels
+from tasks.datasets.picture_rows import Altered, Replaced, is_in_memory, whole_split
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
@@ -39,9 +40,9 @@ class Part(Ranged):
     without_copies: bool = False
     """Whether to leave out exact copies of rows before the first."""
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the part's rows, ascending. Raises DatasetError if the data set has fewer rows."""
-        count = len(images.train_images)
+        count = len(images.train)
         end = self.first + self.examples if self.examples else count
         if self.first >= count or end > count:
             if self.examples:
@@ -54,9 +55,9 @@ class Part(Ranged):
             return rows[first_copies(images)[rows] >= self.first]
         return rows
 
-    def plainly(self, images: Images) -> Part:
+    def plainly(self, images: PictureSet) -> Part:
         """Return the same rows in the shortest form, so that equal parts have equal keys."""
-        if self.first + self.examples == len(images.train_images):
+        if self.first + self.examples == len(images.train):
             return replace(self, examples=0)
         return self
 
@@ -73,15 +74,15 @@ class Remainder(Ranged):
     def data(self) -> Dataset:
         return self.part.data
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the remaining rows, ascending. Raises DatasetError if the part has only one group."""
         return self._split(images)[0]
 
-    def held_rows(self, images: Images) -> Rows:
+    def held_rows(self, images: PictureSet) -> Rows:
         """Return the held-out rows, ascending: round(held_back x groups) groups, at least one but not all."""
         return self._split(images)[1]
 
-    def _split(self, images: Images) -> tuple[Rows, Rows]:
+    def _split(self, images: PictureSet) -> tuple[Rows, Rows]:
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
         distinct_groups = np.unique(groups)
@@ -107,7 +108,7 @@ class Share(Ranged):
         if self.seed < 0 or (self.share == 1 and self.seed):
             yield f"seed is {self.seed}; it must be at least 0, and 0 for a whole part"
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the drawn rows, ascending: all rows of round(share x groups) groups of the part, at least one."""
         rows = self.part.rows(images)
         if self.share == 1:
@@ -140,7 +141,7 @@ class CombinedShares(Ranged):
     def data(self) -> Dataset:
         return self.part.data
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the rows of all shares, ascending, each once."""
         return np.unique(np.concatenate([share.rows(images) for share in self.shares]))
 
@@ -165,7 +166,7 @@ class BalancedHalf(Ranged):
         elif not 0 <= self.number < self.models:
             yield f"number is {self.number}; it must be from 0 to {self.models - 1}"
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the rows of this half, ascending. Groups and exact copies are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
@@ -187,7 +188,7 @@ class CoinHalf(Ranged):
     seed: int
     is_complement: bool = False
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the rows of this half, ascending. Groups and exact copies have one coin."""
         rows = self.part.rows(images)
         distinct_groups, group = np.unique(groups_of(images, rows), return_inverse=True)
@@ -213,7 +214,7 @@ class CoinedCanaries(Ranged):
     mislabelled: bool = False
     canary_images: CanaryImages = "own"
 
-    def canary_rows(self, images: Images) -> Rows:
+    def canary_rows(self, images: PictureSet) -> Rows:
         """Return the rows of the canaries, ascending. Records with exact copies in the part cannot be canaries.
 
         Raises DatasetError if too few records remain.
@@ -229,12 +230,12 @@ class CoinedCanaries(Ranged):
         """Return whether each canary (canaries,) is in the training data."""
         return seeds.generator(self.seed, "coins", self.number).random(self.canaries) < 0.5
 
-    def rows(self, images: Images) -> Rows:
+    def rows(self, images: PictureSet) -> Rows:
         """Return the rows that the model is trained on, ascending."""
         outside = self.canary_rows(images)[~self.is_inside()]
         return np.setdiff1d(self.part.rows(images), outside)
 
-    def expected_count(self, images: Images) -> int:
+    def expected_count(self, images: PictureSet) -> int:
         """Return the expected number of training rows, which does not depend on the coins."""
         return len(self.part.rows(images)) - self.canaries // 2
 
@@ -243,19 +244,18 @@ class CoinedCanaries(Ranged):
         """Return whether canaries differ from their records in label or image."""
         return self.mislabelled or self.canary_images != "own"
 
-    def alter_canaries(self, images: Images) -> Images:
+    def alter_canaries(self, images: PictureSet) -> PictureSet:
         """Return the images with the canaries' labels and images in place. Raises ValueError if no glyph fits."""
         rows = self.canary_rows(images)
-        labels = images.train_labels
-        pixels = images.train_images
+        labels = images.train.labels
         if self.mislabelled:
             shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
             labels = labels.copy()
             labels[rows] = (labels[rows] + shifts) % images.classes
+        drawn = None
         if self.canary_images != "own":
-            pixels = np.array(pixels)
-            pixels[rows] = self.draw_images(pixels[rows])
-        return replace(images, train_labels=labels, train_images=pixels)
+            drawn = self.draw_images(images.train.pixels(rows))
+        return Altered(images, Replaced(images.train, labels, rows, drawn))
 
     def draw_images(self, record_images: Pixels) -> Pixels:
         """Return the canaries' images (canaries, h, w, channels), derived from the images of their records."""
@@ -282,14 +282,16 @@ def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bo
     return members.T
 
 
-def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) -> list[tuple[int, int]]:
+def overlap(first: PictureSet, first_rows: Rows, second: PictureSet, second_rows: Rows) -> list[tuple[int, int]]:
     """Return the images of `first` that are also in `second`: their rows, and the first matching row of `second`.
 
     Two images match if the content or origin of one equals the content or origin of the other, in shape and every
-    pixel. The result follows the order of `first_rows`, with each row at most once.
+    pixel, or if their encoded bytes are equal and they have the same shape. The result follows the order of
+    `first_rows`, with each row at most once.
 
     Image files that are decoded to a given shape (`folder:scans#64x64`) have no origin. They match if both data sets
-    contain them in the same shape, which is the shape that models are trained on.
+    contain them in the same shape, which is the shape that models are trained on. Images that are not in memory match
+    by their encoded bytes alone.
     """
     row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
@@ -303,22 +305,23 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
     return shared
 
 
-def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
-    """Return the digests that identify each training image: that of its content and that of its origin, if any."""
-    content_digests = [digest.tobytes() for digest in digests(images, rows)]
-    if images.train_origins is None:
-        return [(content,) for content in content_digests]
-    origin_digests = [origin.tobytes() for origin in images.train_origins[rows]]
-    return list(zip(content_digests, origin_digests, strict=True))
+def identities(images: PictureSet, rows: Rows) -> list[tuple[bytes, ...]]:
+    """Return the digests that identify each training image: of its content, its origin and its bytes, if known."""
+    columns = []
+    if is_in_memory(images.train):
+        columns.append(train_contents(images, rows))
+    if images.train_origins is not None:
+        columns.append(images.train_origins[rows])
+    known_as = [[digests[index].tobytes() for digests in columns] for index in range(len(rows))]
+    if images.train_hashes is not None:
+        shape = repr(images.shape).encode()
+        for index, file_hash in enumerate(images.train_hashes[rows]):
+            known_as[index].append(shape + file_hash.tobytes())
+    return [tuple(digests) for digests in known_as]
 
 
-def digests(images: Images, rows: Rows) -> Digests:
-    """Return the SHA-256 (n, 32) of the shape and pixels of each of these training images."""
-    return contents(images.train_images, rows)
-
-
-def origins(images: Images) -> Digests:
+def origins(images: PictureSet) -> Digests:
     """Return the digest (n, 32) of each training image's original, or its own digest if it has none."""
     if images.train_origins is None:
-        return contents(images.train_images)
+        return contents(whole_split(images.train))
     return images.train_origins

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.images import Pixels, as_shape
+from tasks.datasets.picture_rows import Sliceable, gather, reshape_images
 from tasks.numerics import seeds
 
 NEAR = 4  # grey levels
@@ -25,9 +25,9 @@ NEXT = 4  # images of the same bin that each image is compared with
 Pairs = list[tuple[int, int]]
 
 
-def find_near_copies(pixels: Pixels) -> Pairs:
+def find_near_copies(images: Sliceable) -> Pairs:
     """Return pairs of rows of near-duplicate images (n, h, w, c), ascending, excluding exact copies."""
-    means = as_shape(pixels, (8, 8, 1)).reshape(-1, 64).astype(np.int16)
+    means = gather([reshape_images(images, (8, 8, 1))]).reshape(-1, 64).astype(np.int16)
     coarse = means.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     coarse -= coarse.mean(axis=1, keepdims=True)
     rows = np.flatnonzero(means.std(axis=1) >= FLAT)
@@ -41,7 +41,11 @@ def find_near_copies(pixels: Pixels) -> Pairs:
             second_rows = order[shift:]
             is_same_cell = (steps[first_rows] == steps[second_rows]).all(axis=1)
             pairs |= _near_pairs(means, rows[first_rows[is_same_cell]], rows[second_rows[is_same_cell]])
-    return sorted(pair for pair in pairs if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
+    return sorted(pair for pair in pairs if not _are_equal(images, *pair))
+
+
+def _are_equal(images: Sliceable, first: int, second: int) -> bool:
+    return np.array_equal(images[first : first + 1], images[second : second + 1])
 
 
 def _near_pairs(

@@ -13,10 +13,11 @@ import numpy as np
 
 from tasks.datasets import catalog
 from tasks.datasets.boxed.picture_files import PictureFiles
-from tasks.datasets.copies import contents, count_copies, count_groups
+from tasks.datasets.copies import count_copies, count_groups, test_contents, train_contents
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
 from tasks.datasets.near_copies import find_near_copies
+from tasks.datasets.picture_rows import is_in_memory, whole_split
 from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
@@ -24,33 +25,36 @@ from tasks.datasets.places import find
 VERSION = 4
 EXAMINED = ("folder", "list", "parquet", "table", "boxed")  # kinds of users' data sets; published sets are not examined
 SAMPLE = 64  # boxed images whose levels are examined
-Rule = Callable[[Dataset, Images], Iterable[str]]
+Rule = Callable[[Dataset, PictureSet], Iterable[str]]
 
 
-def _notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
+def _notes_of_reading(_: Dataset, images: PictureSet) -> Iterable[str]:
     """Return the notes that decoding the images produced."""
     return images.notes
 
 
-def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
-    """Yield notes on exact copies among the training images and in the test split, and on near copies."""
+def _notes_of_copies(dataset: Dataset, images: PictureSet) -> Iterable[str]:
+    """Yield notes on exact copies among the training images and in the test split, and on near copies.
+
+    Near copies are not searched among images that are not in memory.
+    """
     things = "rows" if images.is_table else "images"
-    copies = count_copies(images, np.arange(len(images.train_images)))
+    copies = count_copies(images, np.arange(len(images.train)))
     if copies.groups:
         yield (
             f"{copies.groups:,} groups of exact copies among the training {things} ({copies.images:,} {things}); the "
             "copies of a group count as one record, with one coin and in one split"
         )
-    training_contents = {digest.tobytes() for digest in contents(images.train_images)}
-    in_test = sum(digest.tobytes() in training_contents for digest in contents(images.test_images))
+    training_contents = {digest.tobytes() for digest in train_contents(images)}
+    in_test = sum(digest.tobytes() in training_contents for digest in test_contents(images))
     if in_test:
         yield (
-            f"{in_test:,} of {len(images.test_images):,} test {things} are exact copies of training {things}: the "
+            f"{in_test:,} of {len(images.test):,} test {things} are exact copies of training {things}: the "
             f"accuracy on them is not that on unseen {things}; remove them"
         )
-    if images.is_table:
+    if images.is_table or not is_in_memory(images.train):
         return
-    near = find_near_copies(images.train_images)
+    near = find_near_copies(whole_split(images.train))
     if near:
         first, second = near[0]
         paths = catalog.files(dataset)
@@ -71,7 +75,7 @@ RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
 def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, ...]:
     """Return the notes about a pinned data set, one line each, beginning with the data set's name.
 
-    Published data sets, those without images and those larger than memory have none. `cache` keeps notes between runs,
+    Published data sets and those without images have none. `cache` keeps notes between runs,
     as in `catalog.pin`.
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
@@ -79,7 +83,7 @@ def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, 
     source = find(dataset.name)[1]
     key = f"notes {VERSION} {dataset.digest}"
     if key not in cache:
-        cache[key] = json.dumps([] if catalog.is_large(source) else _examine(dataset))
+        cache[key] = json.dumps(_examine(dataset))
     return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *json.loads(cache[key])))
 
 

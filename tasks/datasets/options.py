@@ -15,12 +15,12 @@ import re
 from dataclasses import dataclass, replace
 
 from tasks.datasets.dataset import TABLE, UnknownDataset
-from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
+from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
 from tasks.datasets.selection import Selection, parse_selection
-from tasks.datasets.source import ByRows, Content, Source, digest_of
+from tasks.datasets.source import ByRows, Content, EncodedSplits, Source, digest_of
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
@@ -116,7 +116,10 @@ class ShapedByRows:
     def digest(self) -> str:
         return _digest_after_shaping(self.content.digest(), self.options)
 
-    def open_rows(self) -> PictureSet:
+    def renew(self) -> str:
+        return _digest_after_shaping(self.content.renew(), self.options)
+
+    def open_rows(self) -> EncodedSplits:
         return self.content.open_rows()
 
 
@@ -135,7 +138,7 @@ def reshape_source(source: Source, options: Options) -> Source:
     rows = source.by_rows
     # Planting requires the images in memory.
     by_rows = None if rows is None or options.planting is not None else (lambda: ShapedByRows(rows(), options))
-    return Source(rule, source.files, lambda: Shaped(source.read(), options), by_rows, source.notes)
+    return replace(source, rule=rule, read=lambda: Shaped(source.read(), options), by_rows=by_rows)
 
 
 def split(name: str) -> tuple[str, Options]:

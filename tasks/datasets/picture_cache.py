@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Indices, Labels, Opened, PictureSet, Pixels
-from tasks.worker.files import expand_home
+from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits
 
 RULE = "engram pictures 1"
 TOGETHER = 1 << 24  # bytes of pixels in one part of a file
@@ -36,19 +36,11 @@ class Damaged(Exception):
     """A file differs from what was written to it."""
 
 
-def cache_folder() -> Path:
-    """Return the cache folder, which need not exist."""
-    configured_path = os.environ.get("ENGRAM_CACHE")
-    if configured_path:
-        return expand_home(configured_path).absolute()
-    return expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
-
-
 def path_of(digest: str) -> Path:
     return cache_folder() / f"{digest}.arrow"
 
 
-def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
+def open_cache(digest: str, pictures: Callable[[], Splits]) -> Opened:
     """Open the images of the data set with this digest for reading by rows.
 
     `pictures` is called only if there is no complete file. Raises DatasetError if the file cannot be written.
@@ -78,7 +70,7 @@ class CacheFile:
 
     path: Path
     digest: str
-    pictures: Callable[[], PictureSet]
+    pictures: Callable[[], Splits]
     _parts: Parts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -203,7 +195,7 @@ def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
     return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
 
 
-def write(path: Path, digest: str, pictures: PictureSet) -> None:
+def write(path: Path, digest: str, pictures: Splits) -> None:
     """Write the file atomically. Raises OSError if the disk is full."""
     train = pictures.train
     test = pictures.test
@@ -230,7 +222,7 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
         aside.unlink(missing_ok=True)
 
 
-def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
+def parts_of(pictures: Splits, rows: int) -> Iterator[tuple[Pixels, Labels]]:
     """Yield the images and labels of the training split, then the test split, up to `rows` at a time."""
     train = pictures.train
     test = pictures.test

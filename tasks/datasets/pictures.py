@@ -25,6 +25,10 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 BITS = 16  # bit depth of images with more than 8 bits
 FEWEST_BITS = 9  # smallest number of bits that can be declared for 16-bit images
+GREY_MODES = ("1", "L", "LA", "La")
+ORIENTATION = 0x0112  # EXIF tag
+SIDEWAYS = range(5, 9)  # values of the tag that rotate an image by 90 degrees
+PNG_METADATA = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # one of which any orientation is in
 LITTLE = 0.1  # fraction of the declared range below which a note is printed
 
 
@@ -65,15 +69,10 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
 
     with open_single_picture(encoded) as picture:
         upright = ImageOps.exif_transpose(picture) if turned else picture
-        if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG"):
+        own_channels = _channels_of(picture, bits)
+        if _has_16_bits(picture):
             return _scale(np.array(upright, np.int64), channels, 2 ** (bits or BITS) - 1)
-        if picture.mode in ("I", "F"):
-            raise PictureError(
-                "contains numbers of 32 bits without a defined black and white; save it with 8 or 16 bits"
-            )
-        if bits is not None:
-            raise PictureError(f"has no 16-bit grey levels; remove #bits{bits}, which is for images with such levels")
-        if channels == 1 or (channels is None and picture.mode in ("1", "L", "LA", "La")):
+        if (channels or own_channels) == 1:
             # Convert to RGB first, since a palette may contain colours.
             if upright.mode in ("1", "L", "LA"):
                 grey = upright
@@ -83,6 +82,44 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
         else:
             out = np.array(upright.convert("RGB"))
     return Decoded(out, Levels(255, int(out.min()), int(out.max())))
+
+
+def read_shape(encoded: bytes, bits: int | None = None, turned: bool = True) -> tuple[int, int, int]:
+    """Return the height, width and channels that `decode` would return, from the image's header.
+
+    Raises PictureError for every image that `decode` rejects by its header.
+    """
+    with open_single_picture(encoded) as picture:
+        channels = _channels_of(picture, bits)
+        width, height = picture.size
+        if turned and _orientation(picture, encoded) in SIDEWAYS:
+            height, width = width, height
+        return height, width, channels
+
+
+def _has_16_bits(picture: Image) -> bool:
+    return picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG")
+
+
+def _channels_of(picture: Image, bits: int | None) -> int:
+    """Return 1 for grey and 3 for colour. Raises PictureError if the levels have no known range."""
+    if _has_16_bits(picture):
+        return 1
+    if picture.mode in ("I", "F"):
+        raise PictureError("contains numbers of 32 bits without a defined black and white; save it with 8 or 16 bits")
+    if bits is not None:
+        raise PictureError(f"has no 16-bit grey levels; remove #bits{bits}, which is for images with such levels")
+    return 1 if picture.mode in GREY_MODES else 3
+
+
+def _orientation(picture: Image, encoded: bytes) -> int:
+    """Return the EXIF orientation that remains to be applied, 1 if there is none."""
+    if picture.format == "TIFF":  # Pillow rotates it when it reads it, and states the size after that
+        return 1
+    # Pillow decodes a PNG image to search for metadata behind the pixels.
+    if picture.format == "PNG" and not any(marker in encoded for marker in PNG_METADATA):
+        return 1
+    return int(picture.getexif().get(ORIENTATION, 1))
 
 
 def _scale(levels: NDArray[np.int64], channels: int | None, white: int) -> Decoded:

@@ -58,7 +58,7 @@ class Planting:
             array.flags.writeable = False
         # The origin of a replaced image would no longer be valid.
         origins = None if self.kind == "duplicated" else images.train_origins
-        return replace(images, train_images=pixels, train_labels=labels, train_origins=origins)
+        return replace(images, train_images=pixels, train_labels=labels, train_origins=origins, train_hashes=None)
 
 
 def parse_planting(word: str) -> Planting | None:

@@ -4,12 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tasks.datasets.images import Images, PictureSet
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.images import Images, PictureRows
+
+Hashes = NDArray[np.uint8]  # (n, 32): one SHA-256 per image
+MANY_FILES = 10_000  # files whose sizes and modification times are read at every start
+SAMPLED = 1000  # of more files
+
+
+class EncodedRows(PictureRows, Protocol):
+    """Images that are decoded from their files on demand."""
+
+    @property
+    def hashes(self) -> Hashes:
+        """The SHA-256 of each encoded image, (n, 32)."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSplits:
+    """Splits of images that are decoded from their files on demand."""
+
+    train: EncodedRows
+    test: EncodedRows
+    classes: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.train.shape
 
 
 class Content(Protocol):
@@ -21,14 +51,18 @@ class Content(Protocol):
 
 
 class ByRows(Protocol):
-    """The content of a data set whose images are decoded on demand. Computing the digest reads all files."""
+    """The content of a data set whose images are decoded on demand."""
 
     def size(self) -> int:
-        """Return the total number of pixel bytes, without reading any file."""
+        """Return the total number of pixel bytes, from at most one file."""
 
-    def digest(self) -> str: ...
+    def digest(self) -> str:
+        """Return the digest. All files are read unless their hashes are indexed in the cache folder."""
 
-    def open_rows(self) -> PictureSet:
+    def renew(self) -> str:
+        """Return the digest after reading all files, even if they are indexed."""
+
+    def open_rows(self) -> EncodedSplits:
         """Open the images. Each image is checked against the digest when it is decoded."""
 
 
@@ -38,7 +72,8 @@ class Source:
 
     `rule` names the format and the conversion to images. If the conversion changes, the rule must change too, so that
     the same files get a new digest. `by_rows` is None if the images can only be read all at once. `notes` are one-line
-    warnings about the files, for example about files that are not read (`tasks.datasets.notes`).
+    warnings about the files, for example about files that are not read (`tasks.datasets.notes`). The first `tables` of
+    the files are not images but tables or folders.
     """
 
     rule: str
@@ -46,12 +81,31 @@ class Source:
     read: Callable[[], Content]
     by_rows: Callable[[], ByRows] | None = None
     notes: tuple[str, ...] = ()
+    tables: int = 0
 
     def stamp(self) -> str:
-        """Return the cache key of a digest: a hash of the rule and of each file's path, size and modification time."""
-        states = [(str(path), path.stat()) for path in self.files]
-        text = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
-        return hashlib.sha256(text.encode()).hexdigest()  # hashed because a folder may contain many thousands of files
+        """Return the cache key of a digest: a hash of the rule and of the state of the files.
+
+        The state consists of the path, size and modification time of each file. If there are more than MANY_FILES, it
+        consists of all paths, the modification times of all folders, and the sizes and modification times of all tables
+        and of a sample of the files. Adding, removing, renaming or replacing a file changes its folder. Overwriting a
+        few of many files in place leaves the state unchanged; jobs that read such a file fail, and a full check of the
+        data finds it.
+        """
+        if len(self.files) <= MANY_FILES:
+            states = [(str(path), path.stat()) for path in self.files]
+            text = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
+            return hashlib.sha256(text.encode()).hexdigest()  # hashed because a folder may contain many thousands
+        paths = [str(path) for path in self.files]
+        folders = sorted({os.path.dirname(path) for path in paths})
+        sample = [*paths[: self.tables], *paths[self.tables :: len(paths) // SAMPLED], paths[-1]]
+        state = [[folder, os.stat(folder).st_mtime_ns] for folder in folders]
+        for path in sample:
+            path_state = os.stat(path)
+            state.append([path, path_state.st_size, path_state.st_mtime_ns])
+        sha = hashlib.sha256(json.dumps([self.rule, len(paths), state]).encode())
+        sha.update("\0".join(paths).encode(errors="surrogateescape"))
+        return sha.hexdigest()
 
 
 def digest_of(rule: str, parts: Iterable[bytes | memoryview]) -> str:

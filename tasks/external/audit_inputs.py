@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import is_table
+from tasks.datasets.picture_rows import gather, whole_split
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -238,13 +239,13 @@ def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
     return replace(records, images=scaled, notes=(note,))
 
 
-def whole_set(dataset: Images, name: str) -> RecordSet:
+def whole_set(dataset: PictureSet, name: str) -> RecordSet:
     """Return all images of a data set, of its training split first and then of its test split, as bytes (n, h, w, c).
 
     Raises ValueError if there are too few.
     """
-    images = np.concatenate([dataset.train_images, dataset.test_images])
-    labels = np.concatenate([dataset.train_labels, dataset.test_labels])
+    images = gather([whole_split(dataset.train), whole_split(dataset.test)])
+    labels = np.concatenate([dataset.train.labels, dataset.test.labels])
     return RecordSet(_checked_images(images, labels, name), labels, dataset.names)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tasks.contract.extras import ONNXRUNTIME
 from tasks.datasets.images import Pixels, fractions, is_table
+from tasks.datasets.picture_rows import Sliceable
 from tasks.external import archives, onnx_session
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
@@ -68,7 +69,7 @@ class LoadedModel:
     module: Callable[[Tensor], Any] | None = None  # a torch module; None for ONNX
     _tried: bool = field(default=False, init=False)
 
-    def answers(self, images: Pixels) -> Answers:
+    def answers(self, images: Sliceable) -> Answers:
         """Evaluate the model on images (n, h, w, c).
 
         All batches have the same size; the last one is padded with its first image. The first batch is evaluated twice,
@@ -76,13 +77,14 @@ class LoadedModel:
         images, like a model exported in training mode. Raises ValueError in this case, and if the model fails or its
         outputs are invalid.
         """
-        is_expected = images.dtype == np.uint8 or is_table(images)
+        first = images[: self.rows]
+        is_expected = first.dtype == np.uint8 or is_table(first)
         if not is_expected or images.shape[1:] != self.shape:
-            raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {self._size})")
+            raise ValueError(f"images are {first.dtype} {images.shape}; expected uint8 (n, {self._size})")
         if not len(images):
             raise ValueError(f"model {self.model.name}: there are no images to evaluate")
         if not self._tried:
-            self._try(images[: self.rows])
+            self._try(first)
             self._tried = True
         raw = [self.raw(images[start : start + self.rows]) for start in range(0, len(images), self.rows)]
         return self._read_answers(np.concatenate(raw), len(images))

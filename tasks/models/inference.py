@@ -9,14 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasks.datasets.images import rows_at_once
+from tasks.datasets.picture_rows import Sliceable
 from tasks.models.layers import Layers
 from tasks.models.networks import Architecture, Weights
 from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = 512  # the activations of this many rows fit into a core's cache
+VALUES_AT_ONCE = 1 << 23  # pixel values of these rows; fewer rows if images are larger than 64 x 64 in colour
 
 
-def logits(architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def logits(architecture: Architecture, models: Sequence[Weights], images: Sliceable) -> NDArray[np.float32]:
     """Return every network's logits (models, n, classes) for images (n, h, w, c).
 
     A CPU computes one network after another in one thread, so that a network's logits do not depend on the others.
@@ -24,6 +27,7 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
     target_device = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
     together = max(1, len(models)) if target_device.type == "cuda" else 1
+    at_once = rows_at_once(images.shape[1:], ROWS_AT_ONCE, VALUES_AT_ONCE)
     with exactly(target_device), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
@@ -31,8 +35,8 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
             for name in architecture.weights:
                 stack = np.stack([weights[name] for weights in group])  # a copy, since torch has no read-only tensors
                 tensors[name] = torch.from_numpy(stack).to(target_device)
-            for start in range(0, len(images), ROWS_AT_ONCE):
-                rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
+            for start in range(0, len(images), at_once):
+                rows = torch.from_numpy(np.array(images[start : start + at_once])).to(target_device)
                 pixels = fractions(rows.flatten(1), torch.float32)
                 outputs = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
                 out[first : first + together, start : start + len(rows)] = outputs.cpu().numpy()
@@ -70,7 +74,7 @@ class Recorded(Layers):
 
 
 def active_units(
-    architecture: Architecture, weights: Weights, images: NDArray[np.uint8], layers: Sequence[str]
+    architecture: Architecture, weights: Weights, images: Sliceable, layers: Sequence[str]
 ) -> dict[str, NDArray[np.bool_]]:
     """Return whether each unit of these dense layers is above 0 after its ReLU in evaluation mode, (n, units) by layer.
 
@@ -83,8 +87,9 @@ def active_units(
         tensors = {
             name: torch.from_numpy(np.array(weights[name]))[None].to(target_device) for name in architecture.weights
         }
-        for start in range(0, len(images), ROWS_AT_ONCE):
-            rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
+        at_once = rows_at_once(images.shape[1:], ROWS_AT_ONCE, VALUES_AT_ONCE)
+        for start in range(0, len(images), at_once):
+            rows = torch.from_numpy(np.array(images[start : start + at_once])).to(target_device)
             recorded = Recorded(tensors)
             architecture.logits(recorded, rows.flatten(1).to(torch.float32).mul_(1 / 255)[None])
             for name in layers:

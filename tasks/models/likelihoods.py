@@ -14,6 +14,7 @@ Van den Burg & Williams 2021, "On memorization in probabilistic deep generative 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tasks.datasets.images import Pixels
+from tasks.datasets.images import Pixels, rows_at_once
+from tasks.datasets.picture_rows import Sliceable, slices
 from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.numerics import seeds
 
@@ -271,7 +273,7 @@ class OutlierDensity:
 
     Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, propose one
     "with broad support but low probability (such as a Gaussian with high variance)" without giving a formula. Engram
-    uses independent Bernoulli pixels, or normal pixels in logit space, fitted to `pixels` (n, h, w, c). The parameters
+    uses independent Bernoulli pixels, or normal pixels in logit space, fitted to `images` (n, h, w, c). The parameters
     come from the test split only, so the broad density does not contribute to memorization scores.
 
     A binary pixel is 1 with probability (q + 1/2) / 2, which is from 1/4 to 3/4, where q = (1 + the sum of its shares
@@ -279,8 +281,7 @@ class OutlierDensity:
     estimated from one dequantised copy of the images.
     """
 
-    def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
-        images = torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
+    def __init__(self, preparation: Preparation, images: Sliceable) -> None:
         if isinstance(preparation, Binary):
             parameters = [_binary_logits(preparation, images)]
         else:
@@ -306,21 +307,29 @@ class OutlierDensity:
         return self._placed[placement]
 
 
-def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
+def _binary_logits(preparation: Binary, images: Sliceable) -> Tensor:
     """Return the logits of binary pixels, (features,) float64."""
-    total = images.sum(0, dtype=torch.float64)[None, None] / 255
+    sums = [_flatten(part).sum(0, dtype=torch.float64) for _, part in slices(images)]  # of integers, hence exact
+    total = torch.stack(sums).sum(0)[None, None] / 255
     framed = functional.pad(_channels_first(total, preparation.shape), [preparation.padding] * 4).flatten()
     return ((1 + framed) / (2 + len(images))).add(0.5).div(2).logit()
 
 
-def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
+def _normal_parameters(preparation: Preparation, images: Sliceable) -> list[Tensor]:
     """Return the mean and log variance of real pixels, each (features,) float64."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
-    batches = []
-    for start in range(0, len(images), AT_ONCE):
-        batches.append(
-            fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
-        )
-    mean = torch.stack([part.sum(0) for part in batches]).sum(0) / len(images)
-    variance = torch.stack([(part - mean).square().sum(0) for part in batches]).sum(0) / len(images)
+
+    at_once = rows_at_once(images.shape[1:], AT_ONCE)
+
+    def batches() -> Iterator[Tensor]:
+        for start in range(0, len(images), at_once):
+            part = slice(start, start + at_once)
+            yield fixed_inputs(preparation, _flatten(images[part]), keys[part], torch.float64)
+
+    mean = torch.stack([part.sum(0) for part in batches()]).sum(0) / len(images)
+    variance = torch.stack([(part - mean).square().sum(0) for part in batches()]).sum(0) / len(images)
     return [mean, (variance.sqrt() * WIDER).clamp(min=LEAST_DEVIATION).log() * 2]
+
+
+def _flatten(images: Pixels) -> Tensor:
+    return torch.from_numpy(images.reshape(len(images), -1).copy())

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from tasks.datasets.picture_rows import Sliceable
 from tasks.models.layers import Layers
 from tasks.models.modules import Method
 from tasks.models.networks import Architecture, Weights, each_models
@@ -31,7 +32,7 @@ FEW = 8  # with fewer channels, windows are copied value by value in any order
 
 
 def squared_gradients(
-    architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8], labels: NDArray[np.integer]
+    architecture: Architecture, models: Sequence[Weights], images: Sliceable, labels: NDArray[np.integer]
 ) -> NDArray[np.float64]:
     """Return the squared gradient norm of each row's cross-entropy (in nats) with respect to the weights, (models, n).
 

@@ -15,7 +15,9 @@ and `label` are then absent, and the images are in ask/ROW.png. Equal records gi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.datasets.images import Images, Labels, Pixels, is_table
+from tasks.datasets.images import Labels, PictureSet, Pixels, is_table
+from tasks.datasets.picture_rows import Selected, Sliceable, slices
 from tasks.external.handout import png
 from tasks.programs.config import CommandTraining, DataFormat, Program
 from tasks.programs.training import Rows, WriteData
@@ -50,17 +53,20 @@ class Records:
     """
 
     rows: Rows
-    pixels: Pixels
+    pixels: Sliceable
     labels: Labels | None
     names: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
 
     @classmethod
-    def of_rows(cls, images: Images, rows: Rows) -> Records:
+    def of_rows(cls, images: PictureSet, rows: Rows) -> Records:
         """Return training records of a data set."""
-        return cls(
-            images.file_rows(rows), images.train_images[rows], images.train_labels[rows], images.names, images.features
-        )
+        labels = images.train.labels[rows]
+        return cls(images.file_rows(rows), Selected(images.train, rows), labels, images.names, images.features)
+
+    @property
+    def is_table(self) -> bool:
+        return is_table(self.pixels[:1])
 
 
 def check_writable(program: Program, kind: Kind, features: Sequence[str] = ()) -> None:
@@ -88,7 +94,7 @@ def choose_format(program: Program, kind: Kind) -> DataFormat:
 
 def image_writer(program: Program, train: Records, ask: Records) -> WriteData:
     """Return the function that writes these records into {data}."""
-    data_format = choose_format(program, "tables" if is_table(train.pixels) else "images")
+    data_format = choose_format(program, "tables" if train.is_table else "images")
 
     def write(folder: Path) -> None:
         for name, records in ((TRAIN, train), (ASK, ask)):
@@ -100,11 +106,11 @@ def image_writer(program: Program, train: Records, ask: Records) -> WriteData:
 def write_records(folder: Path, name: str, records: Records, data_format: DataFormat) -> None:
     """Write records in one format. `name` is that of the file without its suffix, or of the sub-folder."""
     if data_format == "npz":
-        np.savez(folder / f"{name}.npz", **dict(_arrays(records)))
+        _write_arrays(folder / f"{name}.npz", records)
     elif data_format == "folder":
         _write_pictures(folder / name, records)
     else:
-        pq.write_table(_table(records), folder / f"{name}.parquet")
+        _write_parquet(folder / f"{name}.parquet", records)
 
 
 def write_texts(folder: Path, name: str, rows: Sequence[int], texts: Sequence[str]) -> None:
@@ -114,25 +120,33 @@ def write_texts(folder: Path, name: str, rows: Sequence[int], texts: Sequence[st
             file.write(json.dumps({ROW: int(row), "text": text}, ensure_ascii=False) + "\n")
 
 
-def _arrays(records: Records) -> Iterator[tuple[str, Any]]:
-    yield "rows", records.rows
-    if records.labels is not None:
-        yield "labels", records.labels
-    if is_table(records.pixels):
-        yield "features", records.pixels.reshape(len(records.pixels), -1)
-    else:
-        yield "images", records.pixels
+def _write_arrays(path: Path, records: Records) -> None:
+    """Write the file that `numpy.savez` would write, without having all pixels in memory."""
+    name = "features" if records.is_table else "images"
+    pixels = records.pixels
+    shape = (len(pixels), math.prod(pixels.shape[1:])) if records.is_table else pixels.shape
+    header = {"descr": np.lib.format.dtype_to_descr(pixels[:1].dtype), "fortran_order": False, "shape": shape}
+    with zipfile.ZipFile(path, "w") as archive:
+        for array_name, values in (("rows", records.rows), ("labels", records.labels)):
+            if values is not None:
+                with archive.open(f"{array_name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for _, part in slices(pixels):
+                file.write(np.ascontiguousarray(part).data)
 
 
 def _write_pictures(folder: Path, records: Records) -> None:
     folder.mkdir()
     names = _folder_names(records)
-    for index, row in enumerate(records.rows.tolist()):
-        target = folder
-        if records.labels is not None:
-            target = folder / names[int(records.labels[index])]
-            target.mkdir(exist_ok=True)
-        (target / f"{row}.png").write_bytes(png(records.pixels[index]))
+    for part, pixels in slices(records.pixels):
+        for index, picture in enumerate(pixels, part.start):
+            target = folder
+            if records.labels is not None:
+                target = folder / names[int(records.labels[index])]
+                target.mkdir(exist_ok=True)
+            (target / f"{records.rows[index]}.png").write_bytes(png(picture))
 
 
 def _folder_names(records: Records) -> Sequence[str]:
@@ -146,18 +160,32 @@ def _folder_names(records: Records) -> Sequence[str]:
     return [str(number).zfill(digits) for number in range(classes)]
 
 
-def _table(records: Records) -> pa.Table:
+def _write_parquet(path: Path, records: Records) -> None:
+    """Write a file with one row group per block of records."""
+    writer: pq.ParquetWriter | None = None
+    for part, pixels in slices(records.pixels):
+        table = _table(records, part, pixels)
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is None:
+        pq.write_table(_table(records, slice(0, 0), records.pixels[:0]), path)
+    else:
+        writer.close()
+
+
+def _table(records: Records, part: slice, pixels: Pixels) -> pa.Table:
     columns: dict[str, Any] = {}
-    if is_table(records.pixels):
-        features = records.pixels.reshape(len(records.pixels), -1)
+    rows = records.rows[part]
+    if is_table(pixels):
+        features = pixels.reshape(len(pixels), -1)
         for name, values in zip(records.features, features.T, strict=True):
             columns[name] = np.ascontiguousarray(values)
     else:
         cells = []
-        for row, picture in zip(records.rows.tolist(), records.pixels, strict=True):
+        for row, picture in zip(rows.tolist(), pixels, strict=True):
             cells.append({"bytes": png(picture), "path": f"{row}.png"})
-        columns[ROW] = records.rows
+        columns[ROW] = rows
         columns["image"] = pa.array(cells, IMAGE)
     if records.labels is not None:
-        columns[LABEL] = records.labels
+        columns[LABEL] = records.labels[part]
     return pa.table(columns)

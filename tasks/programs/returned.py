@@ -20,13 +20,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.datasets.images import PictureSet
+from tasks.datasets.picture_rows import Selected, gather
 from tasks.programs.function import to_numbers
 from tasks.programs.process import ProgramFailed
 from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Pixels
+    from tasks.datasets.images import Pixels
     from tasks.external.audit_inputs import RecordSet
     from tasks.programs.config import Returns
     from tasks.programs.embedding import Embedding
@@ -55,7 +57,7 @@ class Requested:
 
     numbers: Rows
     total: int
-    images: Images | None
+    images: PictureSet | None
     is_member: Mask
     places: Rows | None = None
 
@@ -66,7 +68,7 @@ class Requested:
 
     def labels(self) -> Rows | None:
         """Return the labels of the records, or None if they are unknown."""
-        return None if self.images is None else self.images.train_labels[self.rows]
+        return None if self.images is None else self.images.train.labels[self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,12 +336,15 @@ def _score_by_model(model: Any, requested: Requested) -> Scored:
             "or give the data set as data=NAME"
         )
     rows = requested.rows
-    pixels = images.train_images[rows]
-    if images.is_table:
-        pixels = pixels.reshape(len(rows), -1)
-    labels = images.train_labels[rows]
+    labels = images.train.labels[rows]
     sides = [np.flatnonzero(requested.is_member), np.flatnonzero(~requested.is_member)]
-    members, non_members = (RecordSet(pixels[side], labels[side], images.names) for side in sides)
+    sets = []
+    for side in sides:
+        pixels = gather([Selected(images.train, rows[side])])
+        if images.is_table:
+            pixels = pixels.reshape(len(side), -1)
+        sets.append(RecordSet(pixels, labels[side], images.names))
+    members, non_members = sets
     try:
         scores, _ = ask_model(str(model) if isinstance(model, Path) else model, (members, non_members), BATCH)
     except ValueError as error:

@@ -16,7 +16,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, is_numbered
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, CombinedShares, Part, Rows, Share
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import Records, check_writable, image_writer
@@ -126,7 +126,7 @@ def train_on_rows(program: Program, dataset: Dataset, rows: Rows, asked: Rows, s
 def _train(
     program: Program,
     dataset: Dataset,
-    images: Images,
+    images: PictureSet,
     rows: Rows,
     asked: Rows,
     seed: int,

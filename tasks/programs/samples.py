@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.feature_table import read_rows_like
-from tasks.datasets.images import Images, Indices, fractions
+from tasks.datasets.images import Indices, PictureSet, fractions
 from tasks.datasets.picture_folder import visible
+from tasks.datasets.picture_rows import Selected, empty_rows, slices
 from tasks.datasets.pictures import SUFFIXES, PictureError, map_in_threads, pixels
 from tasks.numerics.nearest_neighbours import nearest
 from tasks.programs.embedding import Embedding
@@ -46,7 +47,7 @@ NAMES = (*TABLES, ARRAYS, FOLDER)
 IMAGES = "images"  # the array in the .npz file
 
 
-def score_samples(folder: Path, records: Images, rows: Indices, embedding: Embedding | None = None) -> Scores:
+def score_samples(folder: Path, records: PictureSet, rows: Indices, embedding: Embedding | None = None) -> Scores:
     """Return minus the distance of these training records to their nearest sample, (rows,). The search is exact.
 
     Raises DatasetError if the samples are missing or do not have the form of the records, and ValueError if the
@@ -58,7 +59,7 @@ def score_samples(folder: Path, records: Images, rows: Indices, embedding: Embed
 
 
 def read_points(
-    folder: Path, records: Images, rows: Indices, embedding: Embedding | None = None
+    folder: Path, records: PictureSet, rows: Indices, embedding: Embedding | None = None
 ) -> tuple[Values, Values]:
     """Return these records (rows, d) and all samples (n, d) as points. Raises the same errors as `score_samples`."""
     path = find_samples(folder, records.is_table)
@@ -66,7 +67,7 @@ def read_points(
         inputs = _table_inputs(path, records, rows)
     else:
         samples = _read_images(path, records.shape)
-        inputs = _channels_first(fractions(records.train_images[rows])), _channels_first(samples)
+        inputs = _channels_first(_read_fractions(records, rows)), _channels_first(samples)
     if embedding is None:
         record_points, sample_points = (values.reshape(len(values), -1) for values in inputs)
     else:
@@ -91,20 +92,29 @@ def find_samples(folder: Path, is_table: bool) -> Path:
     return folder / present[0]
 
 
-def _table_inputs(path: Path, records: Images, rows: Indices) -> tuple[Values, Values]:
+def _table_inputs(path: Path, records: PictureSet, rows: Indices) -> tuple[Values, Values]:
     """Return the encoded records and samples (n, features), and the classes of both if the samples have them."""
     encoding = records.encoding
     if encoding is None:
         raise DatasetError(f"{path} cannot be compared with these records, which have no column names; use table:FILE")
     samples, classes = read_rows_like(path, encoding)
-    features: NDArray[Any] = records.train_images[rows, 0, 0]
+    features: NDArray[Any] = records.train.pixels(rows)[:, 0, 0]
     if encoding.is_raw:
         features = encoding.encode(list(features.T.astype(np.float64)))
     if classes is not None:
-        labels = records.train_labels[rows]
+        labels = records.train.labels[rows]
         features = np.hstack([features, encoding.label.encode(labels.astype(np.float64))])
         samples = np.hstack([samples, encoding.label.encode(classes.astype(np.float64))])
     return features, samples
+
+
+def _read_fractions(records: PictureSet, rows: Indices) -> Values:
+    """Return training images in [0, 1], (rows, height, width, channels)."""
+    images = Selected(records.train, rows)
+    out: Values = empty_rows(images.shape, np.float32)
+    for part, image_block in slices(images):
+        out[part] = fractions(image_block)
+    return out
 
 
 def _channels_first(images: Values) -> Values:

@@ -26,6 +26,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
+from tasks.datasets.picture_rows import Sliceable, slices, whole_split
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.training.chains import Linked, train_chains
@@ -33,7 +34,7 @@ from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
     from tasks.models.networks import Architecture
     from tasks.training.trainer import Outcome
 
@@ -51,7 +52,7 @@ class NearestImages(Ranged):
     row: Annotated[int, AtLeast(0)]
     count: Annotated[int, AtLeast(1)]
 
-    def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
+    def rows_among(self, images: Sliceable) -> NDArray[np.int64]:
         """Return the rows (count,) of the neighbours among these images (n, h, w, c), ascending.
 
         The search is exact. At equal distances, the lower row comes first. Raises ValueError if there are too few
@@ -65,10 +66,20 @@ class NearestImages(Ranged):
             raise ValueError(
                 f"{self.count} nearest images are left out; there are only {len(images) - 1} other training images"
             )
-        pixels = images.reshape(len(images), -1)
-        other_pixels = np.delete(pixels, self.row, axis=0)
-        rows = nearest(pixels[self.row : self.row + 1], other_pixels, self.count).rows[0]
-        return np.sort(rows + (rows >= self.row))
+        image = images[self.row : self.row + 1].reshape(1, -1)
+        distances = []
+        rows = []
+        for part, pixels in slices(images):
+            others = np.arange(part.start, part.stop)
+            is_other = others != self.row
+            if is_other.any():
+                points = pixels.reshape(len(pixels), -1)[is_other]
+                neighbours = nearest(image, points, min(self.count, len(points)))
+                distances.append(neighbours.distances[0])
+                rows.append(others[is_other][neighbours.rows[0]])
+        closest_rows: NDArray[np.int64] = np.concatenate(rows)
+        order = np.lexsort((closest_rows, np.concatenate(distances)))
+        return np.sort(closest_rows[order[: self.count]])
 
 
 # MLP-1's best epoch is about 42 for 1,437 digits and 12 for MNIST's 60,000 images: with more images, fewer epochs are
@@ -196,7 +207,7 @@ def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
     from tasks.datasets.catalog import load
 
     images = load(config.data)
-    examples = config.examples or len(images.train_images)
+    examples = config.examples or len(images.train)
     if config.left_out is not None:
         examples = max(1, examples - config.left_out.count)
     way = "train" if config.privacy is None else "privately train"
@@ -206,7 +217,7 @@ def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
         images.shape,
         config.recipe,
         examples,
-        len(images.test_images),
+        len(images.test),
         ends_at_best_epoch=ends_at_best_epoch,
         way=way,
         width=config.width,
@@ -266,7 +277,7 @@ def chain_state(config: Training) -> Linked:
     return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
 
 
-def architecture(config: Training, images: Images) -> Architecture:
+def architecture(config: Training, images: PictureSet) -> Architecture:
     """Return the architecture of the trained network."""
     from tasks.models.networks import Architecture
 
@@ -274,21 +285,21 @@ def architecture(config: Training, images: Images) -> Architecture:
     return Architecture(str(config.network), images.shape, images.classes, regularisers, config.width)
 
 
-def spec_of(config: Training, images: Images) -> Spec:
+def spec_of(config: Training, images: PictureSet) -> Spec:
     """Return what all trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
     return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
 
-def member_of(config: Training, images: Images) -> Member:
+def member_of(config: Training, images: PictureSet) -> Member:
     """Return the member with its rows and its images with features. Raises ValueError if the split has too few rows."""
     from tasks.datasets.features import burn
 
     rows = training_rows(config, images)
     replaced = {}
     for burnt in config.burnt:
-        replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
+        replaced[burnt.row] = burn(images.train.pixels(np.array([burnt.row])), burnt.feature)[0]
     return Member(config.seed, rows, replaced, config.learning_rate)
 
 
@@ -308,14 +319,14 @@ class TrainingRows(Protocol):
     def left_out(self) -> NearestImages | None: ...
 
 
-def training_rows(config: TrainingRows, images: Images) -> NDArray[np.int64]:
+def training_rows(config: TrainingRows, images: PictureSet) -> NDArray[np.int64]:
     """Return the rows of a training, ascending. Raises ValueError if the split has too few, or none for a feature."""
-    count = config.examples or len(images.train_images)
-    if count > len(images.train_images):
-        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
+    count = config.examples or len(images.train)
+    if count > len(images.train):
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train)} training images")
     rows = np.arange(count)
     if config.left_out is not None:
-        rows = np.delete(rows, config.left_out.rows_among(images.train_images[:count]))
+        rows = np.delete(rows, config.left_out.rows_among(whole_split(images.train, count)))
     for burnt in config.burnt:
         if burnt.row >= count:
             raise ValueError(f"a feature is burnt into row {burnt.row}; the training rows are 0 to {count - 1}")
@@ -324,7 +335,7 @@ def training_rows(config: TrainingRows, images: Images) -> NDArray[np.int64]:
     return rows
 
 
-def model_table(config: Training, images: Images, result: Trained) -> pa.Table:
+def model_table(config: Training, images: PictureSet, result: Trained) -> pa.Table:
     """Return the one-row MODEL or PRIVATE_MODEL table of a trained network."""
     row = model_row(config.seed, architecture(config, images), result)
     if result.epsilons is None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.schemas import make_table
+from tasks.datasets.images import rows_at_once
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
     from tasks.training.density_objective import DensityObjective
     from tasks.training.trainer import Outcome
 
@@ -65,6 +66,7 @@ FITTED = pa.schema(
 REFINED = FITTED.append(pa.field("encoder_effective_samples", pa.large_list(pa.float32())))
 
 
+STREAMED = 128  # divides the number of images in a part, since models of a user draw random numbers per 128 rows
 OF_OBSERVATIONS = ("log_p", "effective_samples", "encoder_effective_samples")
 
 
@@ -93,7 +95,7 @@ class Evaluator:
     If a model cannot be evaluated, only this model fails.
     """
 
-    def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: Images) -> None:
+    def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: PictureSet) -> None:
         from tasks.models.importance import Sampling
 
         first = configs[0] if configs else None
@@ -163,18 +165,16 @@ class Evaluator:
         import torch
 
         selected_tensors, members = self._select_models(positions, progress, tensors)
-        pixels = observations(self.configs[progress[positions[0]][0]], self.images, members.device)
-        rows = torch.arange(len(pixels), device=members.device)
-        estimated = self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling)
-        if estimated.effective_samples is None:
-            effective = None
-        else:
-            effective = estimated.effective_samples.float().cpu().numpy()
-        if estimated.encoder_effective_samples is None:
-            encoders = None
-        else:
-            encoders = estimated.encoder_effective_samples.float().cpu().numpy()
-        return estimated.log_p.float().cpu().numpy(), effective, encoders
+        config = self.configs[progress[positions[0]][0]]
+        parts = []
+        for start, pixels in observations(config, self.images, members.device):
+            rows = torch.arange(start, start + len(pixels), device=members.device)
+            parts.append(self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling))
+        return (
+            _join_parts([part.log_p for part in parts]),
+            _join_optional_parts([part.effective_samples for part in parts]),
+            _join_optional_parts([part.encoder_effective_samples for part in parts]),
+        )
 
     def _draw(self, position: int, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         evaluation = self._evaluation(progress[position][0])
@@ -209,14 +209,31 @@ class Evaluator:
         return {name: tensor[rows] for name, tensor in tensors.items()}, keys
 
 
-def observations(config: DensityTraining, images: Images, device: torch.device) -> Tensor:
-    """Return the images whose log p is estimated, (n, h w c) uint8, from the data on the device."""
-    from tasks.training.device_data import resident
+def observations(config: DensityTraining, images: PictureSet, device: torch.device) -> Iterator[tuple[int, Tensor]]:
+    """Yield the images whose log p is estimated, (n, h w c) uint8, on the device, and the row of the first.
 
-    data = resident(images, device)
-    if config.asked == "test":
-        return data.test
-    return data.train[: examples(config, images)]
+    Images that are on the device form one part. Others are read in parts, which start at multiples of `STREAMED`.
+    """
+    from tasks.training.device_data import place_images
+
+    data = place_images(images, device)
+    count = data.test_count if config.asked == "test" else examples(config, images)
+    at_once = count
+    if not data.is_resident:
+        at_once = max(1, rows_at_once(images.shape, count) // STREAMED) * STREAMED
+    for start in range(0, count, at_once):
+        yield start, data.pixels(config.asked, start, min(start + at_once, count))
+
+
+def _join_parts(parts: Sequence[Tensor]) -> NDArray[np.float32]:
+    """Return numbers of all observations (models, observations) from those of consecutive parts."""
+    return np.concatenate([part.float().cpu().numpy() for part in parts], axis=1)
+
+
+def _join_optional_parts(parts: Sequence[Tensor | None]) -> NDArray[np.float32] | None:
+    """Return `_join_parts`, or None if the model has no such numbers."""
+    present = [part for part in parts if part is not None]
+    return _join_parts(present) if present else None
 
 
 def density_table(
@@ -329,7 +346,7 @@ def work(config: DensityTraining) -> Work:
     if config.asked == "train":
         evaluated_rows = rows
     else:
-        evaluated_rows = len(images.test_images)
+        evaluated_rows = len(images.test)
     model = f"{config.model.name} on {format_shape(images.shape)}"
     way = "train" if config.privacy is None else "privately train"
     passes = 1
@@ -349,7 +366,7 @@ def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     return single_table(train_many, config, inputs)
 
 
-def member_of(config: DensityTraining, images: Images) -> Member:
+def member_of(config: DensityTraining, images: PictureSet) -> Member:
     """Return the member with its training rows. Raises ValueError if the held-out row is not an observation."""
     rows = trained_on(config, examples(config, images), joined_copies(config, images))
     return Member(config.seed, rows, learning_rate=config.learning_rate)

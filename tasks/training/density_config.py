@@ -24,7 +24,7 @@ from tasks.training.chains import recorded_conflicts
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
 
 
 def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:
@@ -228,11 +228,11 @@ class RefinedTraining(DensityTraining):
             yield f"refinement_steps is {self.refine}; it must be 0 for your own model, which has no built-in codes"
 
 
-def examples(config: RowDesign, images: Images) -> int:
+def examples(config: RowDesign, images: PictureSet) -> int:
     """Return the number of images that are trained on or held out. Raises ValueError if the split has fewer."""
-    count = config.examples or len(images.train_images)
-    if count > len(images.train_images):
-        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
+    count = config.examples or len(images.train)
+    if count > len(images.train):
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train)} training images")
     return count
 
 
@@ -256,7 +256,7 @@ def trained_on(config: RowDesign, count: int, copies: NDArray[np.int64] | None =
     return np.arange(count)
 
 
-def joined_copies(config: RowDesign, images: Images) -> NDArray[np.int64] | None:
+def joined_copies(config: RowDesign, images: PictureSet) -> NDArray[np.int64] | None:
     """Return the first exact copy of each possible training row, or None if copies are not held out together."""
     if config.joins_copies:
         return first_copies(images)[: examples(config, images)]

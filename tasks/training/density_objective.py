@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import Splits
+from tasks.datasets.picture_rows import Sliceable, whole_split
 from tasks.models import importance
 from tasks.models.catalog import DensityModel
 from tasks.models.counter_rng import CounterRng
@@ -173,11 +174,11 @@ class OutlierMixture:
 
     total = True
 
-    def __init__(self, learned: Elbo, outliers: float, pixels: Pixels) -> None:
+    def __init__(self, learned: Elbo, outliers: float, images: Sliceable) -> None:
         if not 0 < outliers < 1:
             raise ValueError(f"outliers is {outliers}; it must be between 0 and 1")
         self.learned = learned
-        self.broad = OutlierDensity(learned.vae.preparation, pixels)
+        self.broad = OutlierDensity(learned.vae.preparation, images)
         self._log_typical = math.log1p(-outliers)
         self._log_outlier = math.log(outliers)
 
@@ -291,7 +292,7 @@ class DensityObjective(Objective, Protocol):
         """Draw images (models, count, height * width * channels) in [0, 1] from the models."""
 
 
-def generative(model: DensityModel, images: Images, outliers: float = 0.0, width: float = 1.0) -> DensityObjective:
+def generative(model: DensityModel, images: Splits, outliers: float = 0.0, width: float = 1.0) -> DensityObjective:
     """Return the objective of this model for these images, with an outlier component of share `outliers`.
 
     Raises ValueError if the model does not support such images.
@@ -305,5 +306,5 @@ def generative(model: DensityModel, images: Images, outliers: float = 0.0, width
         return CustomDensity(str(model), images.shape)
     learned = Elbo(OURS[model.name](images.shape) if width == 1 else WIDE[model.name](images.shape, width))
     if outliers:
-        return OutlierMixture(learned, outliers, images.test_images)
+        return OutlierMixture(learned, outliers, whole_split(images.test))
     return learned

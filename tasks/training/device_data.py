@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.datasets.images import Extended, Images, InMemory, PictureRows, PictureSet, pixel_bytes
+from tasks.datasets.images import InMemory, PictureRows, Splits, blocks, pixel_bytes
+from tasks.datasets.picture_rows import Concatenated, is_in_memory
+from tasks.datasets.splits import Split
 from tasks.training import memory
 from tasks.worker import hardware
 
@@ -41,6 +43,9 @@ class DeviceData(Protocol):
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the pixels and labels of the test rows from `start` to `stop` or to the end, whichever is first."""
+
+    def pixels(self, split: Split, start: int, stop: int) -> Tensor:
+        """Return the pixels (rows, h w c) of the rows from `start` to `stop` of a split."""
 
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
@@ -77,6 +82,9 @@ class ResidentData:
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         return self.test[start:stop], self.test_labels[start:stop]
+
+    def pixels(self, split: Split, start: int, stop: int) -> Tensor:
+        return (self.test if split == "test" else self.train)[start:stop]
 
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
@@ -118,8 +126,12 @@ class StreamedData:
         return self._move_to_device(self.train.pixels(flat.cpu().numpy())).view(*indices.shape, -1), labels
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        indices = np.arange(start, min(stop, len(self.test)))
-        return self._move_to_device(self.test.pixels(indices)), self.test_labels[start:stop]
+        stop = min(stop, len(self.test))
+        return self.pixels("test", start, stop), self.test_labels[start:stop]
+
+    def pixels(self, split: Split, start: int, stop: int) -> Tensor:
+        rows = self.test if split == "test" else self.train
+        return self._move_to_device(rows.pixels(np.arange(start, stop)))
 
     def _move_to_device(self, images: NDArray[np.uint8]) -> Tensor:
         """Copy the images' bytes to the device, one row per image."""
@@ -136,7 +148,7 @@ class StreamedData:
         if not added:
             return self, aliases
         labels = self.train_labels[torch.tensor(rows, device=self.device)]
-        train = Extended(self.train, np.stack(added), self.train.labels[np.array(rows)])
+        train = Concatenated((self.train, InMemory(np.stack(added), self.train.labels[np.array(rows)])))
         return replace(self, train=train, train_labels=torch.cat([self.train_labels, labels])), aliases
 
 
@@ -157,42 +169,43 @@ def _append_replaced_images(
     return rows, added, aliases
 
 
-_resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
+_resident: weakref.WeakKeyDictionary[Splits, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
 
 
-def place_images(images: PictureSet, device: torch.device) -> DeviceData:
-    """Place images on the device if they are in memory and fit, otherwise stream them.
+def place_images(images: Splits, device: torch.device) -> DeviceData:
+    """Place images on the device if they fit, otherwise stream them.
 
-    Images that were not opened in memory are always streamed.
+    On a CPU, images that are not in memory are always streamed, since all processes of a machine share their cache.
     """
     device = _one_name(device)
     if device in _resident.get(images, {}):
         return resident(images, device)
     if device.type == "cuda":
         free = memory.free(device)
+        is_held = True
     else:
         free = hardware.available_memory()
-    fit = isinstance(images, Images) and pixel_bytes(images) <= SHARE * free
-    if fit:
+        is_held = is_in_memory(images.train) and is_in_memory(images.test)
+    if is_held and pixel_bytes(images) <= SHARE * free:
         return resident(images, device)
     return stream_pictures(images, device)
 
 
-def resident(images: PictureSet, device: torch.device) -> ResidentData:
+def resident(images: Splits, device: torch.device) -> ResidentData:
     """Return the images on a device. They are copied once and kept for the lifetime of the data set."""
     device = _one_name(device)
     by_device = _resident.setdefault(images, {})
     if device not in by_device:
         by_device[device] = ResidentData(
-            whole(images.train).to(device),
+            whole(images.train, device),
             labels(images.train).to(device),
-            whole(images.test).to(device),
+            whole(images.test, device),
             labels(images.test).to(device),
         )
     return by_device[device]
 
 
-def stream_pictures(images: PictureSet, device: torch.device) -> StreamedData:
+def stream_pictures(images: Splits, device: torch.device) -> StreamedData:
     """Return the images as a stream of rows for a device."""
     train = images.train
     test = images.test
@@ -204,11 +217,18 @@ def _one_name(device: torch.device) -> torch.device:
     return torch.empty(0, device=device).device
 
 
-def whole(rows: PictureRows) -> Tensor:
-    """Return a copy of all pixels, (n, h w c)."""
-    if isinstance(rows, InMemory):
-        return pixels(rows.images)  # contiguous
-    return flatten(rows.pixels(np.arange(len(rows))))
+def whole(split: PictureRows, device: torch.device) -> Tensor:
+    """Return a copy of all pixels on a device, (n, h w c). They are read in blocks unless they are in an array."""
+    if isinstance(split, InMemory):
+        return pixels(split.images).to(device)  # contiguous
+    out: Tensor | None = None
+    for rows in blocks(np.arange(len(split)), split.shape):
+        block = flatten(split.pixels(rows))
+        if out is None:
+            out = torch.empty(len(split), block.shape[1], dtype=block.dtype, device=device)
+        out[int(rows[0]) : int(rows[-1]) + 1] = block
+    assert out is not None
+    return out
 
 
 def labels(rows: PictureRows) -> Tensor:

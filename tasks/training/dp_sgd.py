@@ -30,7 +30,7 @@ from tasks.contract.extras import OPACUS
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Layers, Mode
 from tasks.numerics import seeds
-from tasks.training.device_data import ResidentData, resident
+from tasks.training.device_data import DeviceData, place_images
 from tasks.training.fit import Losses, fit
 from tasks.training.members import Epoch, Member, Spec, Trained, TrainingError, not_finite
 from tasks.training.objective import Batch, ByLayers
@@ -100,7 +100,7 @@ class _Outline(Layers):
         return super().apply_conv(name, x, weight, bias, stride, padding)
 
 
-def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
+def makers(spec: Spec, learning: ByLayers, data: DeviceData) -> Makers:
     """Return factories for the modules of the objective's layers.
 
     Raises ValueError for other layers, such as batch norm.
@@ -111,7 +111,8 @@ def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
     draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
     outline = _Outline(start, Mode(True, draws))
     with torch.no_grad():
-        learning.layer_losses(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
+        pixels, labels = data.rows(torch.zeros(1, 1, dtype=torch.int64, device=data.device))
+        learning.layer_losses(outline, Batch(pixels, labels, outline.mode))
     layer_weights = set()
     for name, make in outline.makers.items():
         for part, _ in make().named_parameters():
@@ -165,7 +166,7 @@ def train_many(
     check_recipe(spec.recipe)
     _check_whole(members)
     learning = _private_form(spec)
-    data, aliases = resident(spec.images, device).replace_images([member.replaced for member in members])
+    data, aliases = place_images(spec.images, device).replace_images([member.replaced for member in members])
     layers = makers(spec, learning, data)
 
     def outcomes() -> Iterator[Outcome]:
@@ -211,7 +212,7 @@ class Training:
         self,
         spec: Spec,
         network: Network,
-        data: ResidentData,
+        data: DeviceData,
         member: Member,
         rows: NDArray[np.int64],
         steps: int,
@@ -224,7 +225,7 @@ class Training:
         self.member = member
         self.privacy = privacy
         self.index = index
-        self.device = data.train.device
+        self.device = data.device
         self.rows = torch.from_numpy(rows).to(self.device)
         self.steps = steps
         self.key = torch.tensor([member_key(member.seed)], device=self.device)
@@ -304,7 +305,7 @@ class Training:
             self.optimiser.step()
             return torch.zeros(0, device=self.device)
         draws = CounterRng(self.key, torch.tensor([step], device=self.device))
-        batch = Batch(self.data.train[rows][None], self.data.train_labels[rows][None], Mode(True, draws))
+        batch = Batch(*self.data.rows(rows[None]), Mode(True, draws))
         losses: Tensor = self.network(batch)
         self.criterion(losses).backward()
         self.optimiser.step()
@@ -315,16 +316,16 @@ class Training:
         total = 0.0
         right = 0.0
         with torch.no_grad():
-            for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
-                part = slice(start, start + ASSESSED_AT_ONCE)
+            for start in range(0, self.data.test_count, ASSESSED_AT_ONCE):
                 mode = Mode(draws=CounterRng(self.key, torch.full_like(self.key, -1 - start)))
-                batch = Batch(self.data.test[part][None], self.data.test_labels[part][None], mode)
+                pixels, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
+                batch = Batch(pixels[None], labels[None], mode)
                 losses, correct = self.learning.evaluate_rows(self.tensors, batch)
                 total += float(losses[0].double().sum())
                 right += math.nan if correct is None else float(correct[0].sum())
         if not math.isfinite(total):
             raise not_finite("validation loss", f"after epoch {epoch}", self.member.seed)
-        return total / len(self.data.test), right / len(self.data.test)
+        return total / self.data.test_count, right / self.data.test_count
 
     def _spent(self) -> float:
         return spent(tuple(self.engine.accountant.history), self.privacy.delta)

@@ -6,6 +6,7 @@ and its table contains log-probabilities instead of weights.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -17,8 +18,9 @@ from tasks.contract.job import Inputs, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
-from tasks.datasets.images import Images, fractions
+from tasks.datasets.images import PictureSet, fractions
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
+from tasks.datasets.picture_rows import Selected, empty_rows, slices, whole_split
 from tasks.models.catalog import Network
 from tasks.models.estimators import Estimator
 
@@ -63,12 +65,12 @@ def train(config: EstimatorTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG00
         images = config.share.alter_canaries(images)
         scored_images = images
     rows = config.share.rows(images)
-    labels = images.train_labels[rows]
+    labels = images.train.labels[rows]
     estimator = Estimator(
         str(config.network), images.shape, values_of(images, rows), labels, config.classes, config.seed
     )
-    validation_labels = images.test_labels[:VALIDATED]
-    validation_log_p = estimator.log_p(_flat(images.test_images[:VALIDATED]))
+    validation_labels = images.test.labels[:VALIDATED]
+    validation_log_p = estimator.log_p(_values(whole_split(images.test, VALIDATED)))
     epoch = {
         "epoch": 1,
         "train_loss": _mean_loss(estimator.log_p(values_of(images, rows)), labels),
@@ -91,13 +93,16 @@ def _mean_loss(log_p: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     return -float(log_p[np.arange(len(labels)), labels].mean())
 
 
-def values_of(images: Images, rows: Rows) -> NDArray[np.float32]:
+def values_of(images: PictureSet, rows: Rows) -> NDArray[np.float32]:
     """Return the features of these training rows, or their pixels in [0, 1], (rows, features)."""
-    return _flat(images.train_images[rows])
+    return _values(Selected(images.train, rows))
 
 
-def _flat(images: NDArray[np.generic]) -> NDArray[np.float32]:
-    return fractions(images).reshape(len(images), -1)
+def _values(images: Selected) -> NDArray[np.float32]:
+    out: NDArray[np.float32] = empty_rows((len(images), math.prod(images.shape[1:])), np.float32)
+    for part, pixels in slices(images):
+        out[part] = fractions(pixels).reshape(len(pixels), -1)
+    return out
 
 
 def is_estimated(model: pa.Table) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.images import PictureSet
+from tasks.datasets.images import Splits
 from tasks.numerics import seeds
 from tasks.training.recipe import Recipe
 
@@ -103,7 +103,7 @@ class Spec:
 
     learning: Objective
     recipe: Recipe
-    images: PictureSet
+    images: Splits
     watch: Watch | None = None
 
 

@@ -21,8 +21,9 @@ from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import Opened, PictureSet, Splits, rows_at_once
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
+from tasks.datasets.picture_rows import Concatenated, Selected, Sliceable, Subset
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.chains import Linked, train_chains
@@ -113,7 +114,7 @@ def work(config: Mixture) -> Work:
     else:
         shape = images.shape
     examples = sum(len(share.rows(load(share.part.data))) for share in config.shares)
-    validated = min(VALIDATED, len(images.test_images))
+    validated = min(VALIDATED, len(images.test))
     way = "train" if config.privacy is None else "privately train"
     return classifier_work(config.network.name, shape, config.recipe, examples, validated, way=way)
 
@@ -172,8 +173,8 @@ def chain_state(config: Mixture) -> Linked:
 class Pool:
     """The concatenated training images of several data sets, and the first row of each data set."""
 
-    images: Images
-    sets: Mapping[Dataset, Images]
+    images: Splits
+    sets: Mapping[Dataset, PictureSet]
     begins: Mapping[Dataset, int]
 
     def rows(self, shares: Sequence[Share | BalancedHalf | CoinHalf | CoinedCanaries]) -> Rows:
@@ -225,18 +226,15 @@ def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, alt
                 f"images of {dataset.name} are {shapes[0]}, but those of {validation.name} {shapes[1]}; all must have "
                 "one shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
             )
-    begins = np.cumsum([0, *(len(images.train_images) for images in sets.values())])
-    pool_images = Images(
-        np.concatenate([images.train_images for images in sets.values()]),
-        np.concatenate([images.train_labels for images in sets.values()]),
-        first.test_images[:VALIDATED],
-        first.test_labels[:VALIDATED],
-        classes,
-    )
-    return Pool(pool_images, sets, dict(zip(data, map(int, begins), strict=False)))
+    train = Concatenated([images.train for images in sets.values()])
+    if train.labels.max() >= classes:
+        raise DatasetError(f"train labels range from 0 to {train.labels.max()}; expected 0 to {classes - 1}")
+    validation_rows = np.arange(min(VALIDATED, len(first.test)))
+    pool_images = Opened(train, Subset(first.test, validation_rows), classes)
+    return Pool(pool_images, sets, dict(zip(data, map(int, train.begins), strict=False)))
 
 
-def architecture(config: Mixture, images: Images) -> Architecture:
+def architecture(config: Mixture, images: Splits) -> Architecture:
     """Return the architecture of the trained network."""
     from tasks.models.networks import Architecture
 
@@ -247,7 +245,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
     return Architecture(str(config.network), shape, config.classes, Regularisers(config.dropout, config.batch_norm))
 
 
-def spec_of(config: Mixture, images: Images) -> Spec:
+def spec_of(config: Mixture, images: Splits) -> Spec:
     """Return what all trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
@@ -255,7 +253,7 @@ def spec_of(config: Mixture, images: Images) -> Spec:
     return Spec(learning, config.recipe, images)
 
 
-def table_of(seed: int, network: Architecture, images: Images, rows: Rows, result: Trained) -> pa.Table:
+def table_of(seed: int, network: Architecture, images: Splits, rows: Rows, result: Trained) -> pa.Table:
     """Return the one-row MIXED table of a network trained on these rows with this seed."""
     weights = {name: values.astype(np.float32) for name, values in result.weights.items()}
     right = accuracy(network, weights, images, rows)
@@ -265,25 +263,30 @@ def table_of(seed: int, network: Architecture, images: Images, rows: Rows, resul
     return pa.Table.from_pylist([row | {"epsilons": list(result.epsilons)}], schema=PRIVATE_MIXED)
 
 
-def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
+def accuracy(network: Architecture, weights: Weights, images: Splits, rows: Rows) -> float:
     """Return the fraction of these training images whose label the network predicts."""
     right = 0
-    for start in range(0, len(rows), ROWS_AT_ONCE):  # copies one batch at a time
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # keeps the logits of one batch at a time
         batch = rows[start : start + ROWS_AT_ONCE]
-        predicted = logits(network, weights, images.train_images[batch]).argmax(1)
-        right += int((predicted == images.train_labels[batch]).sum())
+        predicted = logits(network, weights, Selected(images.train, batch)).argmax(1)
+        right += int((predicted == images.train.labels[batch]).sum())
     return right / len(rows)
 
 
-def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[np.float32]:
+def logits(network: Architecture, weights: Weights, images: Sliceable) -> NDArray[np.float32]:
     """Return the logits (n, classes) of a trained network for images (n, h, w, c), cropped as in evaluation."""
     from tasks.models import inference
     from tasks.training.cross_entropy import central_images
 
-    if images.shape[1:] != network.shape:
-        images = central_images(images, network.shape[0])
-    logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
-    return logits_of_images
+    if images.shape[1:] == network.shape:
+        logits_of_images: NDArray[np.float32] = inference.logits(network, [weights], images)[0]
+        return logits_of_images
+    parts = []
+    at_once = rows_at_once(images.shape[1:], ROWS_AT_ONCE)
+    for start in range(0, len(images), at_once):
+        central = central_images(images[start : start + at_once], network.shape[0])
+        parts.append(inference.logits(network, [weights], central)[0])
+    return np.concatenate(parts)
 
 
 def _unlearning_work(config: Unlearning) -> Work:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.datasets.images import Images
+from tasks.datasets.images import Opened, Splits
+from tasks.datasets.picture_rows import Replaced
 from tasks.models.counter_rng import member_key
 from tasks.models.layers import EVALUATION, Weight
 from tasks.models.networks import Weights, model_weights
@@ -45,7 +46,7 @@ def unlearn_model(
     learning: CrossEntropy,
     recipe: Recipe,
     method: Method,
-    images: Images,
+    images: Splits,
     kept_rows: Rows,
     forgotten_rows: Rows,
     weights: Weights,
@@ -80,7 +81,7 @@ class Unlearner:
         self,
         learning: CrossEntropy,
         recipe: Recipe,
-        images: Images,
+        images: Splits,
         weights: Weights,
         seed: int,
         device: torch.device,
@@ -232,12 +233,12 @@ def ascent(learning: CrossEntropy) -> Loss:
     return lambda tensors, batch: -learning.losses(tensors, batch)
 
 
-def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int) -> Images:
+def with_random_labels(images: Splits, forgotten: Rows, classes: int, seed: int) -> Splits:
     """Replace the label of each of these training images by a random wrong one, drawn uniformly."""
-    labels = images.train_labels.copy()
+    labels = images.train.labels.copy()
     offsets = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
     labels[forgotten] = (labels[forgotten] + offsets) % classes
-    return replace(images, train_labels=labels)
+    return Opened(Replaced(images.train, labels, forgotten), images.test, images.classes, images.names)
 
 
 def _distil(model: Unlearner, method: Distillation, kept_rows: Rows, forgotten_rows: Rows) -> list[Epoch]:

@@ -13,13 +13,15 @@ from dashboards import drawing
 from dashboards.audits.density.observations import KINDS, Observations
 from dashboards.audits.density.outliers import example_bins
 from dashboards.columns import integers, numbers, with_columns
-from dashboards.gallery import Gallery, Picture, Pixels, describe_withheld, encode_png, error_reason, list_groups
+from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason, list_groups
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
 from tasks.audits.density.config import Density, KernelDensity, Memorization, NearDuplicates
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import is_numbered
+from tasks.datasets.images import PictureRows
+from tasks.datasets.picture_rows import one_image
 
 EACH = 15  # observations per group
 PAIRS = 8  # pairs of near-duplicates
@@ -64,12 +66,12 @@ def _measured_pictures(
     images = load(question.data)
     is_null = isinstance(question, Memorization) and question.is_null
     if is_null:
-        observed = images.test_images
+        observed = images.test
     else:
-        observed = images.train_images
+        observed = images.train
     yield from score_pictures(observations, groups, observed)
     yield from _outlier_pictures(run, observations, observed)
-    yield from duplicate_pictures(run.table("duplicates"), images.train_images)
+    yield from duplicate_pictures(run.table("duplicates"), images.train)
     yield from _sample_pictures(run, images.shape)
 
 
@@ -93,13 +95,13 @@ def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
 
 
 def score_pictures(
-    observations: Observations, groups: dict[str, NDArray[np.int64]], observed: Pixels
+    observations: Observations, groups: dict[str, NDArray[np.int64]], observed: PictureRows
 ) -> Iterator[Picture]:
     for name, indices in groups.items():
         for index in indices:
             row = int(observations.rows[index])
             title = _observation_title(observations, int(index))
-            yield Picture(encode_png(observed[row]), title, f"Observation, {title}", NAMES[name])
+            yield Picture(encode_png(one_image(observed, row)), title, f"Observation, {title}", NAMES[name])
 
 
 def _observation_title(observations: Observations, index: int) -> str:
@@ -111,7 +113,7 @@ def _observation_title(observations: Observations, index: int) -> str:
     return f"{words}, p {p[index]:.2g}"
 
 
-def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) -> Iterator[Picture]:
+def _outlier_pictures(run: Run, observations: Observations, observed: PictureRows) -> Iterator[Picture]:
     """Yield examples of both kinds from a few bins of log P."""
     index_by_row = {int(row): index for index, row in enumerate(observations.rows)}
     for name, rows in example_bins(run.table("outliers"), BINS):
@@ -119,11 +121,11 @@ def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) ->
             for row in islice((row for row in candidate_rows if row in index_by_row), EXAMPLES):
                 title = f"{KINDS[kind]}, {_observation_title(observations, index_by_row[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
-                yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
+                yield Picture(encode_png(one_image(observed, row)), title, f"Observation, {title}, U {name}", group)
 
 
 @with_columns(("rank", "row", "other", "distance"), list)
-def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
+def duplicate_pictures(table: pa.Table, images: PictureRows) -> Iterator[Picture]:
     """Yield the closest pairs, with the two images of each pair side by side."""
     rank = integers(table, "rank")
     row = integers(table, "row")
@@ -132,7 +134,7 @@ def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
     for pair_index in np.argsort(rank, kind="stable")[:PAIRS]:
         pair = (int(row[pair_index]), int(partner[pair_index]))
         title = f"rows {pair[0]} and {pair[1]}, distance {drawing.format_number(float(distance[pair_index]))}"
-        side_by_side = np.concatenate([images[image] for image in pair], axis=1)
+        side_by_side = np.concatenate(images.pixels(np.array(pair)), axis=1)
         yield Picture(
             encode_png(side_by_side), title, f"Two training images, {title}", "Closest pairs of training images"
         )

@@ -10,6 +10,7 @@ from dashboards.run import Run
 from tasks.audits.forgetting.config import Forgetting
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.mixtures import Part
+from tasks.datasets.picture_rows import one_image
 
 PARTS = {"query": "Query set", "calibration": "Calibration set", "outside": "Out of domain"}
 CAPTION = "An image of each class, drawn at random, from each part of the data."
@@ -54,7 +55,7 @@ def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Pictu
     images = load(part.data)
     for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
         title = f"{row['name'] or row['label']}, {_format_class_size(row)}, row {row['row']}"
-        png = encode_png(images.train_images[row["row"]])
+        png = encode_png(one_image(images.train, row["row"]))
         yield Picture(png, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
 
 

@@ -22,7 +22,8 @@ from tasks.audits.membership.measures.calibrated import CALIBRATED
 from tasks.audits.membership.measures.loss import ROC, exposures
 from tasks.datasets.catalog import image_names, is_embedded, load
 from tasks.datasets.dataset import is_table
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
+from tasks.datasets.picture_rows import Concatenated, one_image
 from tasks.external.split_audit import SCORES
 
 Order = NDArray[np.int64]
@@ -238,13 +239,8 @@ def _show_members(
         return Gallery(caption, False, f"The images cannot be drawn{error_reason(run, error)}. {listed}")
 
 
-def _member(images: Images, position: int) -> tuple[NDArray[np.uint8], object]:
+def _member(images: PictureSet, position: int) -> tuple[NDArray[np.uint8], object]:
     """Return the pixels and the label of an image. Positions count the training split first, then the test split."""
-    trained = len(images.train_labels)
-    if position < trained:
-        pixels = images.train_images[position]
-        label = images.train_labels[position]
-    else:
-        pixels = images.test_images[position - trained]
-        label = images.test_labels[position - trained]
-    return pixels, images.names[label] if images.names else label
+    both = Concatenated((images.train, images.test))
+    label = both.labels[position]
+    return one_image(both, position), images.names[label] if images.names else label

@@ -20,6 +20,7 @@ from tasks.audits.membership.measures.records import RECORDS
 from tasks.contract.summaries import p_digits
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import is_table
+from tasks.datasets.picture_rows import one_image
 
 BINS = 36
 PANEL = 1.8  # inches
@@ -114,13 +115,13 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
             for index in places:
                 row = int(rows[index])
                 if images.names:
-                    label = images.names[images.train_labels[row]]
+                    label = images.names[images.train.labels[row]]
                 else:
-                    label = images.train_labels[row]
+                    label = images.train.labels[row]
                 nats = effect[index].round(1) + 0.0  # + 0.0 turns -0.0 into 0.0
                 p_value = p_digits(p_values[index])
                 title = f"row {row}, label {label}, mem {mem[index]:.2f}, effect {nats:.1f} nats, p {p_value}"
-                yield Picture(encode_png(images.train_images[row]), title, f"Record, {title}", name)
+                yield Picture(encode_png(one_image(images.train, row)), title, f"Record, {title}", name)
 
     try:
         return Gallery(CAPTION, True, "", tuple(draw()), opening_label=OPENING_LABEL)

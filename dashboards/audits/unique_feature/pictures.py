@@ -107,7 +107,7 @@ def _canary_pictures(
     # Canaries chosen by rank share one feature. Canaries drawn at random may each have their own.
     own_features = {canary.image: canary.carried_feature for canary in drawn_canaries(config)}
     for canary, label, effect in canary_rows:
-        (image,) = burn(trained_on.train_images[canary : canary + 1], own_features.get(canary, config.carried))
+        (image,) = burn(trained_on.train.pixels(np.array([canary])), own_features.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"
         alt = f"Training image {canary} with the feature, {title}"
         yield Picture(encode_png(image), title, alt, CANARIES)
@@ -117,12 +117,14 @@ def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Pictur
     """Yield the probe images with the highest contrast: clean, with the feature and with a random patch."""
     if not (show_images or _are_public(config, config.probe)):
         return
-    images = load(config.probe).test_images
-    rows = np.argsort(-images[:VARIED].std(axis=(1, 2, 3)), kind="stable")[:PROBES]
-    clean = as_shape(images[rows], config.shape)
+    images = load(config.probe).test
+    varied = images.pixels(np.arange(min(VARIED, len(images))))
+    rows = np.argsort(-varied.std(axis=(1, 2, 3)), kind="stable")[:PROBES]
+    clean = as_shape(varied[rows], config.shape)
     three = triples("probe", clean, rows, int(rows.max()) + 1, burning(config))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
     for index, row in enumerate(rows.tolist()):
         for name, image in names.items():
             title = f"probe image {row}, {name}"
-            yield Picture(encode_png(image[index]), title, f"Image {row} of the probe images, {name}", PROBE_IMAGES)
+            alt = f"Image {row} of the probe images, {name}"
+            yield Picture(encode_png(image[index : index + 1][0]), title, alt, PROBE_IMAGES)

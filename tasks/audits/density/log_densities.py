@@ -147,7 +147,7 @@ def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
     if images.classes < 2:
         return None
     test = isinstance(models, Folds) and models.asked == "test"
-    all_labels = images.test_labels if test else images.train_labels
+    all_labels = images.test.labels if test else images.train.labels
     if models.observations > len(all_labels):
         split = "test" if test else "training"
         raise ValueError(

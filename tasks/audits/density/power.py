@@ -45,9 +45,9 @@ def _count_observations(config: Memorization) -> int:
     """Count the observations that models score."""
     data = load(config.data)
     if config.evaluation_split == "test":
-        images = data.test_images
+        images = data.test
     else:
-        images = data.train_images
+        images = data.train
     if config.examples:
         return min(len(images), config.examples)
     return len(images)

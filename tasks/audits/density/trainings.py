@@ -14,7 +14,7 @@ from tasks.audits.density.program_fits import ProgramFit, fit_job
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
 from tasks.programs.config import Program
@@ -82,9 +82,9 @@ def _fold_chains(config: Memorization, shared: DensityTraining | ProgramFit) -> 
             yield _link_training(config, replace(shared, seed=seed, held_out=fold))
 
 
-def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
+def whole(config: Memorization, shared: DensityTraining, images: PictureSet) -> Chain:
     """Plan the model trained on all data, which draws one sample per test image."""
-    sample_count = len(images.test_images) if draws(config) else 0
+    sample_count = len(images.test) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
     return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=sample_count))
 
@@ -106,7 +106,7 @@ def _row_chains(config: Memorization, shared: DensityTraining | ProgramFit, rows
             yield _link_training(config, replace(shared, seed=seed, held_out=Row(row)))
 
 
-def left_out(config: Memorization, estimator: SingleRows, images: Images, count: int) -> tuple[int, ...]:
+def left_out(config: Memorization, estimator: SingleRows, images: PictureSet, count: int) -> tuple[int, ...]:
     """Choose the rows among the first `count` that are held out one by one, in ascending order."""
     records = distinct_rows(images, np.arange(count))
     if not estimator.held_out_rows:
@@ -116,15 +116,15 @@ def left_out(config: Memorization, estimator: SingleRows, images: Images, count:
     return tuple(map(int, np.sort(selection)))
 
 
-def observations(config: Memorization, images: Images) -> int:
+def observations(config: Memorization, images: PictureSet) -> int:
     """Count the observations with a score. Raises ValueError if the data are too few or do not fit the model."""
     if isinstance(config.training, ModelTraining):
         check_held(config.data)
         config.training.model.check_size(*images.shape[:2])
-    available = len(images.train_images)
+    available = len(images.train)
     count = config.examples or available
     if config.evaluation_split == "test":
-        observation_count = len(images.test_images)
+        observation_count = len(images.test)
     else:
         observation_count = count
     if count > available:
@@ -146,7 +146,7 @@ def copies_held_out(config: Memorization) -> CopyCount:
     if config.has_released_partitions or config.evaluation_split == "test":
         return CopyCount()
     images = load(config.data)
-    return count_copies(images, np.arange(config.examples or len(images.train_images)))
+    return count_copies(images, np.arange(config.examples or len(images.train)))
 
 
 def partition(config: Memorization, repetition: int) -> int:

@@ -62,6 +62,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Selected, gather
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 from tasks.programs.config import Program
@@ -74,7 +75,8 @@ def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     """Yield D_Q and the control set as one shuffled set, on which a model's owner evaluates the model."""
     check_held(config.query.data)
     order = handout_order(config.probes)
-    yield order.name, load_probes(config.probes).images[order.order]
+    images = load_probes(config.probes).images
+    yield order.name, gather([Selected(images.split, images.rows[order.order])])
 
 
 def split(config: Forgetting) -> Split | None:

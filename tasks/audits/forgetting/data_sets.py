@@ -11,7 +11,7 @@ from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError, is_numbered
-from tasks.datasets.images import Images
+from tasks.datasets.images import PictureSet
 from tasks.datasets.mixtures import CombinedShares, Part, Remainder, Share, overlap
 from tasks.programs.config import Program
 from tasks.programs.row_training import check_held
@@ -31,7 +31,7 @@ class DataSets:
     probes: ProbeSet
     calibration: Part
     outside: Part | None
-    images: Images
+    images: PictureSet
     seed: int
 
     @property
@@ -104,7 +104,7 @@ def _check_source(config: Forgetting, sets: Sequence[Dataset]) -> None:
         check_held(data)
 
 
-def _check_part(part: Part, part_images: Images, query: str, images: Images) -> None:
+def _check_part(part: Part, part_images: PictureSet, query: str, images: PictureSet) -> None:
     """Raise DatasetError if the part has too few images, images of a different shape, or more classes."""
     part.rows(part_images)
     if part_images.shape != images.shape:

@@ -27,7 +27,7 @@ def plan(config: Forgetting) -> Roots:
     data = load_data_sets(config)
     rows = data.query.pool.rows(data.images)
     copies = count_copies(data.images, rows)
-    chance = chance_accuracy(data.images.train_labels[rows])
+    chance = chance_accuracy(data.images.train.labels[rows])
     match config.question:
         case Examples():
             about = About((), copies=copies, chance=chance)

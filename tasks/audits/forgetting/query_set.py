@@ -17,8 +17,9 @@ from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import files, load
 from tasks.datasets.copies import groups_of
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.images import Labels, PictureSet
 from tasks.datasets.mixtures import Part, Remainder, Rows
+from tasks.datasets.picture_rows import Concatenated, Selected
 from tasks.external.blinding import (
     SPLIT_SCHEMA,
     HandedOut,
@@ -149,7 +150,7 @@ class QuerySet(Ranged):
         """The named control images, or None if they are held back or there are none."""
         return None if self.control is None else self.control.named_part
 
-    def plainly(self, images: Images, control: Images | None) -> QuerySet:
+    def plainly(self, images: PictureSet, control: PictureSet | None) -> QuerySet:
         """Return the same images in the shortest notation, so that equal sets have equal keys."""
         query = replace(self, examples=self.pool.plainly(images).examples)
         if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
@@ -219,16 +220,16 @@ class ProbeSet:
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Images of a probe set, D_Q first: pixels (n, h, w, c) and further arrays (n,)."""
+    """Images of a probe set, D_Q first: pixels (n, h, w, c), read by slices, and further arrays (n,)."""
 
-    images: Pixels
+    images: Selected
     labels: Labels
     rows: Rows  # row in the training split of the image's data set
     groups: Rows  # such as the patient; no group is both in D_Q and in a held-back control set
     is_control: NDArray[np.bool_]
 
 
-Rowed = tuple[Images, Rows]
+Rowed = tuple[PictureSet, Rows]
 
 
 def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
@@ -246,15 +247,17 @@ def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
 
 
 def load_probes(config: ProbeSet) -> Probes:
-    """Load the images. Group numbers of a named control set continue after those of D_Q."""
+    """Return the images, with their labels. Group numbers of a named control set continue after those of D_Q."""
     parts = (data, query_rows), (source, control) = probe_rows(config)
     groups = groups_of(data, query_rows)
     of_control = groups_of(source, control)
     if config.control is not None:
         of_control = of_control + int(groups.max()) + 1  # two data sets may use the same group numbers
+    both = Concatenated([images.train for images, _ in parts])
+    rows_of_both = np.concatenate([query_rows, control + len(data.train)])
     return Probes(
-        images=np.concatenate([images.train_images[rows] for images, rows in parts]),
-        labels=np.concatenate([images.train_labels[rows] for images, rows in parts]),
+        images=Selected(both, rows_of_both),
+        labels=both.labels[rows_of_both],
         rows=np.concatenate([query_rows, control]),
         groups=np.concatenate([groups, of_control]),
         is_control=np.arange(len(query_rows) + len(control)) >= len(query_rows),

@@ -77,9 +77,9 @@ def describe_run(config: Membership) -> About:
     part = record_part(config)
     images = load(part.data)
     if isinstance(question, Canaries):
-        return About(chance=chance_accuracy(images.test_labels))
+        return About(chance=chance_accuracy(images.test.labels))
     rows = part.rows(images)
-    chance = chance_accuracy(images.train_labels[rows])
+    chance = chance_accuracy(images.train.labels[rows])
     return About(question.level, count_copies(images, rows), config.smallest_effect, chance)
 
 

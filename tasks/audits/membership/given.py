@@ -28,12 +28,13 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import is_table
 from tasks.datasets.mixtures import Part
+from tasks.datasets.picture_rows import Selected, gather
 from tasks.external.blinding import HandedOut, blind_images
 from tasks.numerics import seeds
 from tasks.worker.files import FileError
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Labels, Pixels
+    from tasks.datasets.images import Labels, PictureSet, Pixels
     from tasks.external.sent_table import Sent
 
 Floats = NDArray[np.float64]
@@ -102,8 +103,8 @@ def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:
     sets = [load(part.data) for part in (config.records, config.unseen)]
     return (
         np.concatenate(rows),
-        np.concatenate([images.train_images[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
-        np.concatenate([images.train_labels[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
+        gather([Selected(images.train, part_rows) for images, part_rows in zip(sets, rows, strict=True)]),
+        np.concatenate([images.train.labels[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
     )
 
 
@@ -157,7 +158,7 @@ def _ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
     return read_table(config, config.source, labels)
 
 
-def ask_file(source: AskedFile, data: Images, images: Pixels, labels: Labels) -> Said:
+def ask_file(source: AskedFile, data: PictureSet, images: Pixels, labels: Labels) -> Said:
     from tasks.external.loading import load_model
     from tasks.external.outputs import CLASS_ORDER, check_class_order
 

@@ -94,7 +94,7 @@ def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
                 f"{non_member_value}; they must be equal"
             )
     rows = records.rows(inside)
-    part = Part(non_members, 0, count or (len(rows) if len(rows) < len(outside.train_images) else 0))
+    part = Part(non_members, 0, count or (len(rows) if len(rows) < len(outside.train) else 0))
     common = overlap(inside, rows, outside, part.rows(outside))
     if common:
         first, second = common[0]

@@ -10,6 +10,7 @@ from tasks.audits.membership.loss_config import LossSource, Recording, TrainedEx
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, Part
+from tasks.datasets.picture_rows import Selected, gather
 from tasks.external.recorded_sets import read_recorded_sets
 from tasks.numerics import seeds
 from tasks.worker.files import File
@@ -87,4 +88,5 @@ def _read_half(half: BalancedHalf) -> RecordSet:
 
     images = load(half.part.data)
     rows = half.rows(images)
-    return RecordSet(images.train_images[rows], images.train_labels[rows], images.names, positions=rows)
+    pixels = gather([Selected(images.train, rows)])
+    return RecordSet(pixels, images.train.labels[rows], images.names, positions=rows)

@@ -29,6 +29,7 @@ from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Images, is_table
 from tasks.datasets.mixtures import draw_balanced_members
+from tasks.datasets.picture_rows import gather
 from tasks.models.estimators import Estimator
 from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains
@@ -102,7 +103,7 @@ def read_images(records: RecordPair) -> Images:
     The test split is the first image: a validation loss does not change the training.
     """
     sets = read_pair(records)
-    pixels = np.concatenate([part.images for part in sets])
+    pixels = gather([part.images for part in sets])
     if is_table(pixels):
         deviation = pixels.std(axis=0)
         pixels = (pixels - pixels.mean(axis=0)) / np.where(deviation > 0, deviation, 1)

@@ -22,6 +22,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Share
+from tasks.datasets.picture_rows import Selected
 from tasks.models.custom import is_own
 from tasks.models.estimators import check_estimator
 from tasks.numerics import seeds
@@ -34,7 +35,7 @@ from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.mixed import Mixture, logits, train
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
 
 TABLE_NETWORK = "mlp1"  # the built-in network that takes rows of a table
 Array = NDArray[np.float64]
@@ -118,7 +119,7 @@ def model_job(
     return Job(estimators.train, config)
 
 
-def check_network(recipe: ClassifierTraining, data: Dataset, images: Images) -> None:
+def check_network(recipe: ClassifierTraining, data: Dataset, images: PictureSet) -> None:
     """Raise ValueError if the network, or its augmentation, takes images only and the data are a table."""
     network = recipe.network
     row_training.check_held(data)
@@ -137,20 +138,20 @@ def check_network(recipe: ClassifierTraining, data: Dataset, images: Images) -> 
         )
 
 
-def model_outputs(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+def model_outputs(model: pa.Table, images: PictureSet, rows: NDArray[np.int64]) -> NDArray[np.floating]:
     """Return the logits (rows, classes) of a trained model for these training rows."""
     from tasks.models.networks import architecture_of, weights_of_model
 
     if estimators.is_estimated(model):
         return estimators.outputs_of(model, rows)
-    return logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
+    return logits(architecture_of(model), weights_of_model(model), Selected(images.train, rows))
 
 
-def score_rows(model: pa.Table, images: Images, rows: NDArray[np.int64]) -> Scored:
+def score_rows(model: pa.Table, images: PictureSet, rows: NDArray[np.int64]) -> Scored:
     """Return the log-odds of the labels of these training rows, and whether the model classifies them correctly."""
     if row_training.is_programmed(model):
         return row_training.scores_of(model, rows)
-    labels = images.train_labels[rows]
+    labels = images.train.labels[rows]
     outputs = model_outputs(model, images, rows)
     return Scored(log_odds(outputs, labels), outputs.argmax(axis=1) == labels)
 
@@ -188,9 +189,9 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
         raise ValueError(
             f"canary_images is {question.canary_images}, and {part.data.named().name} is a table; it must be own"
         )
-    images = all_images.train_images[models[0].canary_rows(all_images)]  # the same for all models
+    canary_rows = models[0].canary_rows(all_images)  # the same for all models
     if question.canary_images != "own":
-        models[0].draw_images(images)
+        models[0].draw_images(np.zeros((len(canary_rows), *all_images.shape), np.uint8))  # raises if no glyph fits
     jobs = []
     for coined in models:
         model = model_job(config.training, coined, config.seed, coined.number, part)
@@ -227,7 +228,7 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
         CANARIES,
         model=config.number,
         row=rows,
-        label=images.train_labels[rows],
+        label=images.train.labels[rows],
         inside=config.is_inside(),
         log_odds=score_rows(model, images, rows).score,
         spent=max(spent, default=None),

@@ -119,7 +119,7 @@ def best_constant(config: UniqueFeature) -> float | None:
         case Given():
             return None
         case question:
-            return chance_accuracy(load(question.data).test_labels)
+            return chance_accuracy(load(question.data).test.labels)
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:

@@ -6,7 +6,7 @@ program's models in the same way as networks trained by the audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.scores import Array
 from tasks.contract.schemas import MODEL, make_table
 from tasks.datasets.copies import contents
-from tasks.datasets.images import Pixels
+from tasks.datasets.images import InMemory, Pixels
+from tasks.datasets.picture_rows import Selected, Sliceable, gather
 
 DIGEST = 32  # bytes
 
@@ -52,13 +53,13 @@ def is_answered(model: pa.Table) -> bool:
     return bool(model.schema.equals(OUTPUTS))
 
 
-def answered_predictor(model: pa.Table) -> Callable[[str, Pixels], Array]:
+def answered_predictor(model: pa.Table) -> Callable[[str, Sliceable], Array]:
     """Return the predictor of a model from its outputs. It raises ValueError for images without outputs."""
     digests = _split(model["images"][0].as_py())
     log_p = model["log_p"][0].values.to_numpy().reshape(len(digests), -1).astype(np.float64)
     index_of = {digest: index for index, digest in enumerate(digests)}
 
-    def predict(name: str, images: Pixels) -> Array:
+    def predict(name: str, images: Sliceable) -> Array:
         try:
             indices = [index_of[digest] for digest in _split(contents(images).tobytes())]
         except KeyError:
@@ -69,14 +70,14 @@ def answered_predictor(model: pa.Table) -> Callable[[str, Pixels], Array]:
     return predict
 
 
-def distinct_images(sets: list[Pixels]) -> Pixels:
+def distinct_images(sets: Sequence[Sliceable]) -> Pixels:
     """Return the images of these sets, each once, in the order of their first occurrence."""
-    images = np.concatenate(sets)
+    images = gather(sets)
     first: dict[bytes, int] = {}
     for index, digest in enumerate(_split(contents(images).tobytes())):
         first.setdefault(digest, index)
     rows: NDArray[np.int64] = np.fromiter(first.values(), np.int64)
-    return images[rows]
+    return gather([Selected(InMemory(images, np.zeros(len(images), np.int64)), rows)])
 
 
 def _split(digests: bytes) -> list[bytes]:

@@ -17,11 +17,12 @@ from tasks.audits.unique_feature.answered_images import answered_predictor, is_a
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.audits.unique_feature.scores import Array, log_probabilities
-from tasks.audits.unique_feature.unseen_images import TrainingImages, split_images
+from tasks.audits.unique_feature.unseen_images import TrainingImages, only_copies, split_images
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
-from tasks.datasets.images import Pixels, as_shape
+from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Converted, Selected, Sliceable, hold, reshape_images, whole_split
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
@@ -35,9 +36,9 @@ class Triples:
 
     images: str  # probe or train
     rows: Rows
-    clean: Pixels
-    unique: Pixels
-    random: Pixels
+    clean: Sliceable
+    unique: Sliceable
+    random: Sliceable
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,22 @@ class Burning:
 
 def probe_images(
     probe: Dataset, split: ProbeSplit, shape: Shape, count: int = 0, seen_images: TrainingImages | None = None
-) -> Pixels:
+) -> Sliceable:
     """Return the out-of-distribution probe images in a given shape.
 
-    Copies of `seen_images` are left out, and the first `count` of the rest are returned (0: all).
+    Copies of `seen_images` are left out, and the first `count` of the rest are returned (0: all). Raises DatasetError
+    if all are copies.
     """
     images = split_images(load(probe), split)
-    if seen_images is None:
-        return as_shape(images[: count or None], shape)
-    return seen_images.leave_out(as_shape(images, shape))[: count or None]
+    rows = np.arange(len(images))
+    if seen_images is not None:
+        rows = rows[~seen_images.is_copy(reshape_images(whole_split(images), shape))]
+        if not len(rows):
+            raise only_copies(seen_images, probe, split, len(images))
+    return hold(reshape_images(Selected(images, rows[: count or None]), shape))
 
 
-def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
+def probe_set_triples(clean: Sliceable, burning: Burning) -> Triples:
     """Return the triples of a whole probe set."""
     return triples("probe", clean, np.arange(len(clean)), len(clean), burning)
 
@@ -70,17 +75,24 @@ def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
 def training_set_triples(data: Dataset, examples: int, canary: int, burning: Burning) -> Triples:
     """Return the triples of the training images with the canary's label, without the canary."""
     loaded = load(data)
-    labels = loaded.train_labels[: examples or None]
+    labels = loaded.train.labels[: examples or None]
     rows = np.flatnonzero(labels == labels[canary])
     rows = rows[rows != canary]
-    return triples("train", loaded.train_images[rows], rows, len(labels), burning)
+    return triples("train", hold(Selected(loaded.train, rows)), rows, len(labels), burning)
 
 
-def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
+def triples(images: str, clean: Sliceable, rows: Rows, count: int, burning: Burning) -> Triples:
     """Return the triples of the images at `rows` of a set of `count`. Patches do not depend on the choice of rows."""
-    return Triples(
-        images, rows, clean, burn(clean, burning.feature), _burn_random_features(images, clean, rows, count, burning)
+    shape = clean.shape[1:]
+    random = Converted(
+        clean, lambda pixels, part: _burn_random_features(images, pixels, rows[part], count, burning), shape
     )
+    return Triples(images, rows, clean, burn_each(clean, burning.feature), hold(random))
+
+
+def burn_each(images: Sliceable, feature: Feature) -> Sliceable:
+    """Return the images with the feature burnt into each (`burn`)."""
+    return hold(Converted(images, lambda pixels, _: burn(pixels, feature), images.shape[1:]))
 
 
 def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
@@ -97,18 +109,19 @@ def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, bu
     return out
 
 
-def burn_family(clean: Pixels, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Pixels]]:
+def burn_family(clean: Sliceable, feature: Feature, config: Family, seed: int) -> Iterator[tuple[int, Sliceable]]:
     """Yield each member of the feature's family, by number, and the probe images with it. 0 is the feature itself."""
-    yield 0, burn(clean, feature)
-    for number, member in enumerate(family(feature, config, seed, clean.shape[1:3]), start=1):
-        yield number, burn(clean, member)
+    height, width, _ = clean.shape[1:]
+    yield 0, burn_each(clean, feature)
+    for number, member in enumerate(family(feature, config, seed, (height, width)), start=1):
+        yield number, burn_each(clean, member)
 
 
 ModelName = Literal["canary", "twin"]
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 
 # Maps a named set of images (n, h, w, c) to a model's log-probabilities (n, classes).
-Predictor = Callable[[str, Pixels], Array]
+Predictor = Callable[[str, Sliceable], Array]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,16 +21,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature, are_all_counted
-from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
+from tasks.audits.unique_feature.evaluation import Predictor, burn_each, burn_family, probe_images
 from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.questions import Pairs, Panel
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import AskedFamily, Feature, Glyph, burn, glyph_pixels, look_alikes
-from tasks.datasets.features.kinds import CELLS
+from tasks.datasets.features import AskedFamily, Feature, Glyph, glyph_pixels, look_alikes
+from tasks.datasets.features.kinds import CELLS, Patch
 from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Converted, Sliceable, hold
 from tasks.numerics import seeds
 
 LEVEL = 0.05  # largest p-value of a small rank, in every measure of the audit
@@ -161,19 +163,19 @@ def subset_count(cells: int, inked: int) -> int:
     return math.comb(cells, inked)
 
 
-def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
+def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Sliceable:
     return probe_images(config.probe, config.probe_split, shape, config.probes, config.seen)
 
 
 def family_rows(
-    config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
+    config: Relatives, clean: Sliceable, models: Sequence[Predictor], uncarried: Feature | None = None
 ) -> list[list[dict[str, Any]]]:
     """Return the rows of each model's family: member, d, log_p and log_odds. All models use the same images."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
     image_sets = member_image_sets(clean, config)
     if uncarried is not None:
-        image_sets = chain(image_sets, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
+        image_sets = chain(image_sets, [(UNCARRIED, "uncarried", burn_each(clean, uncarried))])
     for member, name, images in image_sets:
         for rows, predict, unchanged in zip(families, models, before, strict=True):
             log_p = predict(name, images)
@@ -183,7 +185,7 @@ def family_rows(
     return families
 
 
-def member_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, str, Pixels]]:
+def member_image_sets(clean: Sliceable, config: Relatives) -> Iterator[tuple[int, str, Sliceable]]:
     """Yield each member's number, the name of its image set, and the images."""
     for member, images in burn_family(clean, config.feature, config.family, config.seed):
         yield member, set_name(member), images
@@ -194,14 +196,20 @@ def set_name(member: int) -> str:
     return f"family-{member:03d}" if member else "feature"
 
 
-def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, int, str, Pixels]]:
+def look_alike_image_sets(clean: Sliceable, config: Relatives) -> Iterator[tuple[int, int, str, Sliceable]]:
     """Yield the part and number (from 1) of each look-alike, the name of its image set, and the images."""
     if not config.family.look_alikes:
         return
-    parts = look_alikes(config.feature, config.family, config.seed, clean.shape[1:3])
+    height, width, _ = clean.shape[1:]
+    parts = look_alikes(config.feature, config.family, config.seed, (height, width))
     for part, patches in enumerate(parts, start=1):
         for number, patch in enumerate(patches, start=1):
-            yield part, number, f"look-alike-{part}-{number:03d}", patch.burn_into(clean)
+            images = Converted(clean, partial(_burn_patch, patch), clean.shape[1:])
+            yield part, number, f"look-alike-{part}-{number:03d}", hold(images)
+
+
+def _burn_patch(patch: Patch, pixels: Pixels, _: slice) -> Pixels:
+    return patch.burn_into(pixels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.answered_images import distinct_images, outputs_table
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.design import Design, load_design, uncarried_feature
-from tasks.audits.unique_feature.evaluation import Evaluation, probe_triples, training_set_triples
+from tasks.audits.unique_feature.evaluation import Evaluation, burn_each, probe_triples, training_set_triples
 from tasks.audits.unique_feature.pairs.canary_selection import Canary
 from tasks.audits.unique_feature.population import Relatives, clean_images, member_image_sets
 from tasks.audits.unique_feature.questions import Pairs
@@ -28,7 +28,8 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, burn
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import PictureSet, Pixels
+from tasks.datasets.picture_rows import Selected, Sliceable, one_image, replace_images
 from tasks.external.audit_inputs import RecordSet
 from tasks.numerics import seeds
 from tasks.programs.config import Program, without_resources
@@ -118,7 +119,7 @@ def train(config: PairTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a
     """Train with the program and return the outputs of its model for the images that the pair needs (OUTPUTS)."""
     images = load(config.data)
     rows, pixels = _training_images(config, images)
-    labels = images.train_labels[rows]
+    labels = images.train.labels[rows]
     asked = distinct_images(list(_image_sets(config, images)))
     numbers = np.arange(len(asked))
     train_records = Records(rows, pixels, labels, images.names)
@@ -131,17 +132,17 @@ def train(config: PairTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a
     return outputs_table(config.seed, asked, log_p, [] if privacy is None else [privacy.epsilon])
 
 
-def _training_images(config: PairTraining, images: Images) -> tuple[NDArray[np.int64], Pixels]:
+def _training_images(config: PairTraining, images: PictureSet) -> tuple[NDArray[np.int64], Sliceable]:
     """Return the training rows and their images, with the feature in the canary's image if there is one."""
     rows = training_rows(config, images)
-    pixels = images.train_images[rows]
+    replaced: dict[int, Pixels] = {}
     for burnt in config.burnt:
-        index = rows == burnt.row
-        pixels[index] = burn(pixels[index], burnt.feature)
-    return rows, pixels
+        image = replaced.get(burnt.row, one_image(images.train, burnt.row))
+        replaced[burnt.row] = burn(image[None], burnt.feature)[0]
+    return rows, Selected(replace_images(images.train, replaced), rows)
 
 
-def _image_sets(config: PairTraining, images: Images) -> Iterator[Pixels]:
+def _image_sets(config: PairTraining, images: PictureSet) -> Iterator[Sliceable]:
     """Yield the sets of images that the measures evaluate. Images may occur several times."""
     asked = config.asked
     for evaluation in asked.evaluations:
@@ -154,7 +155,7 @@ def _image_sets(config: PairTraining, images: Images) -> Iterator[Pixels]:
         for _, _, member_images in member_image_sets(clean, asked.family):
             yield member_images
         if asked.uncarried is not None:
-            yield burn(clean, asked.uncarried)
+            yield burn_each(clean, asked.uncarried)
     if asked.ranks is not None:
         clean = label_images(asked.ranks, images, config.examples, asked.canary)
         for feature in slope_features(asked.ranks, images.shape[:2]):

@@ -34,7 +34,8 @@ from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.features.look_alikes import halves
-from tasks.datasets.images import Images, Pixels, as_shape
+from tasks.datasets.images import Pixels, Splits, as_shape
+from tasks.datasets.picture_rows import Selected, Sliceable, gather
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure, rank_p_value
 
@@ -69,7 +70,7 @@ class FeatureRegion:
         return slice(int(rows.min()), int(rows.max()) + 1), slice(int(columns.min()), int(columns.max()) + 1)
 
 
-def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> FeatureRegion:
+def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Sliceable) -> FeatureRegion:
     """Return the pixels of the features in the image `sets`, which have one feature each."""
     added = np.stack([(images.mean(axis=0) - clean.mean(axis=0)).ravel() / 255 for images in sets])
     indices = np.flatnonzero(np.ptp(added, axis=0) > 0)
@@ -287,26 +288,30 @@ def sums_by_size(values: Array) -> list[Array]:
 IMAGES = 100  # number of images of a label; a response is the mean over them
 
 
-def label_images(family_config: Relatives, data: Images, examples: int, canary: int) -> Pixels:
+def label_images(family_config: Relatives, data: Splits, examples: int, canary: int) -> Pixels:
     """Return the images to which slopes of a pair are fitted. `canary` is a row of the first `examples` (0: all).
 
     These are the first test images of the canary's label. If there are none, they are the label's training images
     without the canary, or else probe images.
     """
-    label = data.train_labels[canary]
-    images = data.test_images[data.test_labels == label]
+    label = data.train.labels[canary]
+    rows = np.flatnonzero(data.test.labels == label)
     if family_config.seen is not None:
-        images = family_config.seen.leave_out(images)
-    if not len(images):
-        rows = np.flatnonzero(data.train_labels[: examples or None] == label)
-        images = data.train_images[rows[rows != canary]]
-    return images[:IMAGES] if len(images) else clean_images(family_config, data.shape)[:IMAGES]
+        rows = rows[~family_config.seen.is_copy(Selected(data.test, rows))]
+    if len(rows):
+        return data.test.pixels(rows[:IMAGES])
+    rows = np.flatnonzero(data.train.labels[: examples or None] == label)
+    rows = rows[rows != canary]
+    if len(rows):
+        return data.train.pixels(rows[:IMAGES])
+    images: Pixels = clean_images(family_config, data.shape)[:IMAGES]
+    return images
 
 
 def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:
     """Return the first test images of the label in the probe set. Raises ValueError if it has none."""
     data = load(family_config.probe)
-    images = data.test_images[data.test_labels == label][:IMAGES]
+    images = data.test.pixels(np.flatnonzero(data.test.labels == label)[:IMAGES])
     if not len(images):
         raise ValueError(
             f"probe {family_config.probe.name} has no test image of label {label}; to compare with references, it must "
@@ -327,4 +332,4 @@ def _slope_look_alikes(family_config: Relatives, clean: Pixels) -> Iterator[tupl
     """Yield the part, set name and images of each look-alike. None for a glyph, whose look-alikes are counted."""
     if not is_counted(family_config):
         for part, _, name, images in look_alike_image_sets(clean, family_config):
-            yield part, f"slopes-{name}", images
+            yield part, f"slopes-{name}", gather([images])

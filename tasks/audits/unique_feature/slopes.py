@@ -36,6 +36,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Sliceable, slices
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
@@ -56,9 +57,12 @@ def centred_logits(log_p: Array, label: int) -> Array:
     return np.asarray(log_p[:, label] - log_p.mean(axis=1))
 
 
-def pixel_ink(images: Pixels) -> Array:
+def pixel_ink(images: Sliceable) -> Array:
     """Return the ink of the images (n, h, w, c) in each pixel, in units of a fully inked pixel, shape (h, w, c)."""
-    return np.asarray(images.sum(axis=0, dtype=np.int64) / 255)
+    total = np.zeros(images.shape[1:], np.int64)
+    for _, pixels in slices(images):
+        total += pixels.sum(axis=0, dtype=np.int64)
+    return np.asarray(total / 255)
 
 
 def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:

@@ -50,7 +50,7 @@ from tasks.training.chains import Part, chain, train_chains, up_to
 from tasks.training.classifier import NearestImages, Training, train
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
     from tasks.training.members import Member
 
 
@@ -132,9 +132,9 @@ def trainings(config: UniqueFeature) -> Trainings:
             return Trainings(shape)
 
 
-def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
+def _check_data(config: UniqueFeature, question: TrainedHere, images: PictureSet) -> None:
     """Raise ValueError if these training images are not suitable for the question."""
-    image_count = len(images.train_images)
+    image_count = len(images.train)
     if question.examples > image_count:
         raise ValueError(
             f"examples is {question.examples}; it must be at most {image_count}, the number of training images"
@@ -143,9 +143,9 @@ def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) ->
         check_fits(feature, *images.shape[:2])
 
 
-def _check_canaries(question: CanaryPairs, images: Images) -> None:
+def _check_canaries(question: CanaryPairs, images: PictureSet) -> None:
     """Raise ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
-    rows = question.examples or len(images.train_images)
+    rows = question.examples or len(images.train)
     if question.canaries > rows:
         raise ValueError(f"canaries is {question.canaries}; it must be at most {rows}, the number of training images")
     if question.neighbours_left_out >= rows:
@@ -155,7 +155,7 @@ def _check_canaries(question: CanaryPairs, images: Images) -> None:
         )
 
 
-def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
+def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: PictureSet) -> Trainings:
     """Return the pairs for canaries among these images, and those without regularisers if the two are compared."""
     by_influence = isinstance(question.choice, SelfInfluenceChoice)
     ranking = None

@@ -24,17 +24,16 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.pictures import Boxes, load_squares
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.copies import contents, first_rows
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Indices, Labels, Pixels
-from tasks.datasets.picture_cache import cache_folder
-from tasks.datasets.pictures import MANY_THREADS, Decoded, PictureError, decode, map_in_threads, open_single_picture
+from tasks.datasets.pictures import MANY_THREADS, Decoded, PictureError, decode, map_in_threads, read_shape
 from tasks.datasets.source import digest_of
 
 RULE = "boxed pictures 1"
 COPIES_RULE = "copies in one part 1"
 BATCH = 1024  # rows converted to columns at a time
-ORIENTATION = 0x0112  # EXIF tag; values of 5 or more rotate the image by 90 degrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,7 @@ class BoxedFiles:
         path = self.folder / entry.path
         encoded = file_bytes(path)
         try:
-            height, width = _size_of(encoded, self.turned)
+            height, width, _ = read_shape(encoded, self.bits, self.turned)
             pixels = self.pixel_hash(encoded) if self.decoded else None
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
@@ -299,15 +298,6 @@ class PictureFiles:
     def squares(self, rows: Indices, side: int) -> Pixels:
         """Return the squares. They are mapped from a file if they would use more than half of the available memory."""
         return load_squares(self, rows, side, self.digest)
-
-
-def _size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
-    """Return the height and width of an encoded image without decoding it."""
-    with open_single_picture(encoded) as picture:
-        width, height = picture.size
-        if turned and picture.getexif().get(ORIENTATION, 1) in range(5, 9):
-            return width, height
-        return height, width
 
 
 def index_path(digest: str) -> Path:

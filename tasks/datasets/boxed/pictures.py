@@ -16,9 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Pixels, as_shape
-from tasks.datasets.picture_cache import alone, cache_folder
+from tasks.datasets.picture_cache import alone
 from tasks.datasets.pictures import MANY_THREADS, map_in_threads
 from tasks.datasets.source import digest_of
 from tasks.worker import hardware

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
+
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.large_images import LargeImages
 
 CLASSES = ("cat", "dog")
 
@@ -28,3 +33,13 @@ def classes(folder: Path, count: int = 6) -> Path:
         for number in range(count):
             saved(folder / name / f"{number:02}.png", pixels(label, number))
     return folder
+
+
+def load_by_rows(dataset: Dataset) -> LargeImages:
+    """The images as if they exceeded the limit for images in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalog, "LARGE", 0)
+        patch.setattr(catalog, "_loaded", {})
+        images = catalog.load(dataset)
+    assert isinstance(images, LargeImages)
+    return images

@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.datasets import catalog
-from tasks.datasets.catalog import load, open_pictures, pin
+from tasks.datasets import catalog, labelled
+from tasks.datasets.cache_folder import cache_folder
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Extended, Images, InMemory, as_shape, luma, pixel_bytes
-from tasks.worker import hardware
+from tasks.datasets.images import Images, InMemory, as_shape, luma, pixel_bytes
+from tasks.datasets.large_images import LargeImages
+from tasks.datasets.picture_rows import Concatenated
 from tests.tasks.datasets import scans
+from tests.tasks.datasets.scans import load_by_rows
 
 
 def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-def labelled(train: np.ndarray, test: np.ndarray, labels: np.ndarray | None = None) -> Images:
+def labelled_images(train: np.ndarray, test: np.ndarray, labels: np.ndarray | None = None) -> Images:
     zeros = np.zeros(len(train), np.int64) if labels is None else labels
     return Images(train, zeros, test, np.zeros(len(test), np.int64), classes=2)
 
@@ -81,13 +84,13 @@ def test_two_channels_are_refused() -> None:
 
 
 def test_images_are_read_only() -> None:
-    images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
+    images = labelled_images(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
     with pytest.raises(ValueError, match="read-only"):
         images.train_images[0] = 1
 
 
 def test_groups_and_origins_are_read_only_and_checked() -> None:
-    images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
+    images = labelled_images(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
     groups = np.arange(3)
     origins = noise(3, 32)
     about = replace(images, train_groups=groups, train_origins=origins)
@@ -100,26 +103,26 @@ def test_groups_and_origins_are_read_only_and_checked() -> None:
 
 def test_label_outside_the_classes_is_refused() -> None:
     with pytest.raises(DatasetError, match="train labels range from 0 to 2; expected 0 to 1"):
-        labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.array([0, 2, 1]))
+        labelled_images(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.array([0, 2, 1]))
 
 
 def test_splits_of_different_shapes_are_refused() -> None:
     with pytest.raises(DatasetError, match="differ in shape"):
-        labelled(noise(3, 4, 4, 1), noise(2, 5, 5, 1))
+        labelled_images(noise(3, 4, 4, 1), noise(2, 5, 5, 1))
 
 
 def test_images_without_labels_are_refused() -> None:
     with pytest.raises(DatasetError, match=r"train labels are int64 \(2,\); expected int64 \(3,\)"):
-        labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.zeros(2, np.int64))
+        labelled_images(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.zeros(2, np.int64))
 
 
 ROWS = np.array([3, 0, 3, 7])
 
 
 @pytest.fixture
-def scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+def scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
-    return pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans', 9)}#8x7#rgb"))
+    return scans.classes(tmp_path / "scans", 9)
 
 
 def test_rows_come_in_requested_order() -> None:
@@ -133,7 +136,7 @@ def test_rows_come_in_requested_order() -> None:
 
 def test_appended_images_have_the_following_rows() -> None:
     first, more = (np.arange(start, start + 12, dtype=np.uint8).reshape(3, 2, 2, 1) for start in (0, 100))
-    rows = Extended(InMemory(first, np.array([0, 1, 2])), more, np.array([5, 6, 7]))
+    rows = Concatenated((InMemory(first, np.array([0, 1, 2])), InMemory(more, np.array([5, 6, 7]))))
     assert len(rows) == 6
     assert rows.shape == (2, 2, 1)
     assert rows.labels.tolist() == [0, 1, 2, 5, 6, 7]
@@ -141,55 +144,76 @@ def test_appended_images_have_the_following_rows() -> None:
     assert rows.pixels(np.array([2]))[:, 0, 0, 0].tolist() == [8]
 
 
-@pytest.mark.parametrize("storage", ["cache", "files"])
-def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: catalog.Storage) -> None:
-    images = load(scanned)
-    by_rows = open_pictures(scanned, storage)
-    assert not isinstance(by_rows, Images)
+@pytest.mark.parametrize("shape", ["", "#rgb", "#8x7", "#8x7#grey"])
+def test_folder_read_by_rows_equals_loaded_folder(scanned: Path, shape: str) -> None:
+    coloured = np.dstack([scans.pixels(0, number) for number in (90, 91, 92)])
+    scans.saved(scanned / "dog" / "colour.png", coloured)
+    dataset = pin(Dataset(f"folder:{scanned}{shape}"))
+    images = load(dataset)
+    by_rows = load_by_rows(dataset)
     assert images.shape == by_rows.shape
     assert images.classes == by_rows.classes
     assert images.names == by_rows.names
+    assert np.array_equal(images.train_hashes, by_rows.train_hashes)
     for loaded, rows in ((images.train, by_rows.train), (images.test, by_rows.test)):
         assert loaded.labels.tolist() == rows.labels.tolist()
         assert (loaded.images == rows.pixels(np.arange(len(rows)))).all()
     assert (images.train_images[ROWS] == by_rows.train.pixels(ROWS)).all()
-    assert by_rows.train.pixels(ROWS[:0]).shape == (0, 8, 7, 3)
+    assert by_rows.train.pixels(ROWS[:0]).shape == (0, *images.shape)
 
 
-def test_any_data_set_is_readable_from_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
-    images = load(Dataset("digits"))
-    by_rows = open_pictures(Dataset("digits"), "cache")
-    assert (images.train_images == by_rows.train.pixels(np.arange(1437))).all()
-    assert images.test_labels.tolist() == by_rows.test.labels.tolist()
+def test_only_large_data_sets_are_read_by_rows(scanned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "LARGE", 18 * 6 * 5)
+    assert isinstance(load(pin(Dataset(f"folder:{scanned}"))), Images)
+    dataset = pin(Dataset(f"folder:{scanned}#rgb"))
+    assert isinstance(load(dataset), LargeImages)
+    assert not list(cache_folder().glob("*.arrow"))  # no image was decoded
 
 
-def test_only_large_data_sets_are_not_loaded(scanned: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = 18 * 8 * 7 * 3
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * size)
-    assert isinstance(open_pictures(scanned), Images)
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * size - 1)
-    catalog._loaded.pop(scanned.digest)
-    assert not isinstance(open_pictures(scanned), Images)
-    assert scanned == pin(scanned)  # without decoding an image
-    for path in (Path(scanned.name.removeprefix("folder:").partition("#")[0])).rglob("*.png"):
-        path.unlink()
-    assert len(open_pictures(scanned).train) == 14  # from the cache alone
+def test_large_set_is_read_from_index_and_cache(scanned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = pin(Dataset(f"folder:{scanned}"))
+    pixels = load_by_rows(dataset).train.pixels(ROWS)
+    monkeypatch.setattr(labelled, "read_file", None)  # no file is read again
+    assert np.array_equal(pixels, load_by_rows(dataset).train.pixels(ROWS))
+    assert dataset == pin(Dataset(dataset.name))
 
 
-def test_image_changed_during_use_is_refused(scanned: Dataset, tmp_path: Path) -> None:
-    by_rows = open_pictures(scanned, "files")
-    scans.saved(tmp_path / "scans" / "cat" / "01.png", scans.pixels(1, 5))
+def test_damaged_index_is_written_again(scanned: Path) -> None:
+    dataset = pin(Dataset(f"folder:{scanned}"))
+    load_by_rows(dataset)
+    (path,) = cache_folder().glob("*.index")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    load_by_rows(dataset)
+    assert path.read_bytes() == content
+
+
+def test_different_sizes_are_refused_by_header(scanned: Path) -> None:
+    scans.saved(scanned / "dog" / "large.png", scans.pixels(0, 0, 9, 9))
+    messages = []
+    for read in (load, load_by_rows):
+        with pytest.raises(DatasetError) as caught:
+            read(Dataset(f"folder:{scanned}"))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert load_by_rows(Dataset(f"folder:{scanned}#9x9")).shape == (9, 9, 1)
+
+
+def test_image_changed_during_use_is_refused(scanned: Path) -> None:
+    by_rows = load_by_rows(pin(Dataset(f"folder:{scanned}")))
+    scans.saved(scanned / "cat" / "01.png", scans.pixels(1, 5))
     with pytest.raises(DatasetError, match=r"cat/01\.png has changed since the data set was opened"):
         by_rows.train.pixels(np.arange(14))
 
 
-def test_data_unreadable_by_rows_are_refused(scanned: Dataset) -> None:
-    with pytest.raises(DatasetError, match="'digits' cannot be decoded by rows; folder:PATH and list:FILE can"):
-        open_pictures(Dataset("digits"), "files")
+def test_damaged_pixels_are_named_when_read(scanned: Path) -> None:
+    path = scanned / "cat" / "01.png"
+    path.write_bytes(path.read_bytes()[:-40])
+    by_rows = load_by_rows(Dataset(f"folder:{scanned}"))
+    with pytest.raises(DatasetError, match=r"cat/01\.png cannot be read as an image"):
+        by_rows.train.pixels(np.arange(14))
+
+
+def test_other_data_than_pinned_are_refused(scanned: Path) -> None:
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        open_pictures(Dataset(scanned.name, "0" * 64), "files")
-    with pytest.raises(DatasetError, match="is not the one that was pinned"):
-        open_pictures(Dataset(scanned.name, "0" * 64), "cache")
-    with pytest.raises(ValueError, match="storage is 'disk'; it must be one of auto, memory, cache, files"):
-        open_pictures(scanned, "disk")  # type: ignore[arg-type]
+        load_by_rows(Dataset(f"folder:{scanned}", "0" * 64))

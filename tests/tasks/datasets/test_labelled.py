@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.datasets.catalog import is_embedded, load, open_pictures, pin
+from tasks.datasets.catalog import is_embedded, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.labelled import RULE, Labelled, LabelledContent, labelled_source, read_labelled
 from tasks.datasets.options import AS_THEY_ARE
@@ -67,7 +67,7 @@ def test_copies_share_a_drawn_split(source: str, tmp_path: Path, monkeypatch: py
     assert not train & test
     assert len(images.train_images) + len(images.test_images) == 24
     if "grey" in source:
-        assert open_pictures(pin(Dataset(source)), "cache").train.labels.tolist() == images.train_labels.tolist()
+        assert scans.load_by_rows(pin(Dataset(source))).train.labels.tolist() == images.train_labels.tolist()
 
 
 def test_class_of_only_copies_is_refused(tmp_path: Path) -> None:

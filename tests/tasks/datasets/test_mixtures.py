@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import train_contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, digests, origins, overlap
+from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, origins, overlap
 from tasks.datasets.options import Options, Shaped
 
 DIGITS = Part(Dataset("digits"), 100, 200)
@@ -124,7 +125,7 @@ def all_rows(images: Images) -> np.ndarray:
 
 
 def test_digest_covers_shape_and_pixels_of_image() -> None:
-    image_digests = digests(images_of(PIXELS), np.array([5, 2]))
+    image_digests = train_contents(images_of(PIXELS), np.array([5, 2]))
     expected = []
     for row in (5, 2):
         expected.append(hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest())
@@ -186,8 +187,8 @@ def test_reshaping_keeps_groups_and_origins(digits: Images) -> None:
     grouped = replace(digits, train_groups=groups)
     small = Shaped(Content(), Options((14, 14))).images()
     assert groups.tolist() == np.asarray(small.train_groups).tolist()
-    assert digests(digits, all_rows(digits)).tolist() == np.asarray(small.train_origins).tolist()
-    grouped = replace(grouped, train_origins=digests(digits, all_rows(digits)[::-1]))
+    assert train_contents(digits, all_rows(digits)).tolist() == np.asarray(small.train_origins).tolist()
+    grouped = replace(grouped, train_origins=train_contents(digits, all_rows(digits)[::-1]))
     small = Shaped(Content(), Options((14, 14))).images()
     assert grouped.train_origins is small.train_origins
     assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
@@ -215,26 +216,26 @@ def test_models_have_same_canaries_but_own_coins(images: Images) -> None:
 
 
 def test_only_mislabelled_canaries_have_other_labels(images: Images) -> None:
-    labels = replace(COINED, mislabelled=True).alter_canaries(images).train_labels
+    labels = replace(COINED, mislabelled=True).alter_canaries(images).train.labels
     changed = np.flatnonzero(labels != images.train_labels)
     assert np.array_equal(COINED.canary_rows(images), changed)
     assert labels.min() >= 0
     assert labels.max() < images.classes
-    assert images.train_labels is COINED.alter_canaries(images).train_labels
+    assert images.train_labels is COINED.alter_canaries(images).train.labels
 
 
 def test_only_canaries_have_noise_or_glyphs(images: Images) -> None:
     rows = COINED.canary_rows(images)
     canary_images = {}
     for kind in ("noise", "glyph"):
-        altered = replace(COINED, canary_images=kind, number=7).alter_canaries(images)
-        changed = np.flatnonzero((altered.train_images != images.train_images).any(axis=(1, 2, 3)))
+        altered = replace(COINED, canary_images=kind, number=7).alter_canaries(images).train
+        all_rows = np.arange(len(altered))
+        changed = np.flatnonzero((altered.pixels(all_rows) != images.train_images).any(axis=(1, 2, 3)))
         assert np.array_equal(rows, changed)
-        assert altered.train_labels is images.train_labels
-        assert np.array_equal(
-            replace(COINED, canary_images=kind).alter_canaries(images).train_images, altered.train_images
-        )
-        canary_images[kind] = altered.train_images[rows]
+        assert altered.labels is images.train_labels
+        of_other_model = replace(COINED, canary_images=kind).alter_canaries(images).train
+        assert np.array_equal(of_other_model.pixels(all_rows), altered.pixels(all_rows))
+        canary_images[kind] = altered.pixels(rows)
     assert abs(canary_images["noise"].mean() - 127.5) < 2
     is_unchanged = canary_images["glyph"] == images.train_images[rows]
     assert 0.5 < is_unchanged.mean() < 1

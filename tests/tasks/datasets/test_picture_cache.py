@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.datasets import picture_cache
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images
-from tasks.datasets.picture_cache import CacheFile, cache_folder, open_cache, path_of
+from tasks.datasets.picture_cache import CacheFile, open_cache, path_of
 from tests.support.shell import PATHS
 
 DIGEST = "ab" * 32

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tasks.datasets.catalog import decode_by_rows, files, load, load_texts, pin
+from tasks.datasets.catalog import files, load, load_texts, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.places import find
 from tasks.datasets.row_order import draw_class_order, draw_group_order
+from tests.tasks.datasets.scans import load_by_rows
 
 CLASSES = 4
 EACH = 25
@@ -95,7 +95,7 @@ def test_rows_have_same_number_by_every_access(name_of: Callable[[Path], str], t
     places = files(data)
     levels = [int(np.asarray(Image.open(path))[0, 0]) for path in places]
     assert levels == images.train_images[:, 0, 0, 0].tolist()
-    opened = decode_by_rows(data, find(data.name)[1])
+    opened = load_by_rows(data)
     assert np.array_equal(opened.train.pixels(np.arange(len(places))), images.train_images)
     assert np.array_equal(opened.test.labels, images.test_labels)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.datasets.catalog import load, open_pictures, pin
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images, PictureSet
 from tasks.models.networks import Architecture
@@ -27,16 +27,12 @@ COUNT = 50  # of each class, of which a fifth is for testing
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PictureSet]:
-    """The images of a folder: in memory, from the cache, and decoded from files."""
+    """The images of a folder: in memory, and from the cache."""
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENGRAM_CACHE", str(folder / "cache"))
         dataset = pin(Dataset(f"folder:{scans.classes(folder / 'scans', COUNT)}#8x8#rgb"))
-        return {
-            "resident": load(dataset),
-            "mapped": open_pictures(dataset, "cache"),
-            "decoded": open_pictures(dataset, "files"),
-        }
+        return {"resident": load(dataset), "cached": scans.load_by_rows(dataset)}
 
 
 def train_models(images: PictureSet, way: str, network: str = "mlp1") -> dict[int, Trained]:
@@ -60,9 +56,8 @@ def bits(models: dict[int, Trained]) -> list[object]:
 
 @pytest.mark.parametrize(("way", "network"), [("loop", "mlp1"), ("stack", "mlp1"), ("loop", "cnn1")])
 def test_kinds_of_data_give_identical_trainings(kinds: dict[str, PictureSet], way: str, network: str) -> None:
-    expected, mapped, decoded = (bits(train_models(images, way, network)) for images in kinds.values())
-    assert expected == mapped
-    assert expected == decoded
+    expected, cached = (bits(train_models(images, way, network)) for images in kinds.values())
+    assert expected == cached
 
 
 def test_large_images_are_streamed_with_identical_results(
@@ -79,11 +74,11 @@ def test_large_images_are_streamed_with_identical_results(
 
 
 def test_opened_images_are_streamed_and_loaded_ones_resident(kinds: dict[str, PictureSet]) -> None:
-    assert [place_images(images, CPU).is_resident for images in kinds.values()] == [True, False, False]
+    assert [place_images(images, CPU).is_resident for images in kinds.values()] == [True, False]
     assert place_images(kinds["resident"], CPU) is resident(kinds["resident"], CPU)
 
 
-@pytest.mark.parametrize("kind", ["resident", "mapped", "decoded"])
+@pytest.mark.parametrize("kind", ["resident", "cached"])
 def test_replaced_images_follow_all_others(kinds: dict[str, PictureSet], kind: str) -> None:
     images = kinds[kind]
     black = np.zeros(images.shape, np.uint8)
@@ -114,7 +109,7 @@ def test_split_is_read_in_parts(kinds: dict[str, PictureSet]) -> None:
 
 
 def test_streamed_steps_are_not_captured(kinds: dict[str, PictureSet], monkeypatch: pytest.MonkeyPatch) -> None:
-    images = kinds["mapped"]
+    images = kinds["cached"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
     members = [Member(seed, np.arange(8)) for seed in range(5)]
 
@@ -137,7 +132,7 @@ def test_streamed_steps_are_not_captured(kinds: dict[str, PictureSet], monkeypat
 
 
 def test_streamed_data_have_their_own_workload_name(kinds: dict[str, PictureSet]) -> None:
-    images = kinds["mapped"]
+    images = kinds["cached"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
     names = []
     for data in (resident(images, CPU), stream_pictures(images, CPU)):

@@ -13,6 +13,7 @@ import pytest
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import CoinedCanaries, Part, Share
+from tasks.datasets.picture_rows import one_image
 from tasks.models.catalog import Network
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training import classifier, mixed
@@ -44,7 +45,7 @@ def test_pool_concatenates_the_sets() -> None:
     pool = pool_data((PHOTOS, DIGITS), ONE)
     photos = load(PHOTOS)
     digits = load(DIGITS)
-    assert np.array_equal(digits.train_images[200], pool.images.train_images[len(photos.train_images) + 200])
+    assert np.array_equal(digits.train_images[200], one_image(pool.images.train, len(photos.train_images) + 200))
     shares = Share(Part(DIGITS, 10, 2)), Share(Part(PHOTOS, 4, 3))
     first = len(photos.train_images) + 10
     assert pool.rows(shares).tolist() == [first, first + 1, 4, 5, 6]
@@ -76,7 +77,7 @@ def test_table_records_examples_and_accuracy(alone: list[pa.Table]) -> None:
 
 def test_validation_images_are_independent_of_training_set(alone: list[pa.Table]) -> None:
     pool = pool_data((PHOTOS,), TWO)
-    assert np.array_equal(load(DIGITS).test_images, pool.images.test_images)
+    assert np.array_equal(load(DIGITS).test_images, pool.images.test.pixels(np.arange(360)))
 
 
 def test_invalid_training_leaves_others_unchanged(alone: list[pa.Table]) -> None:
@@ -153,7 +154,7 @@ def test_only_equal_label_rules_share_a_call() -> None:
     predictions = logits(architecture_of(model), weights_of_model(model), load(DIGITS).train_images[rows_in]).argmax(
         axis=1
     )
-    assert (predictions == COINED.alter_canaries(load(DIGITS)).train_labels[rows_in]).mean() > 0.9
+    assert (predictions == COINED.alter_canaries(load(DIGITS)).train.labels[rows_in]).mean() > 0.9
     assert rows(model)["train_accuracy"] > 0.9
 
 

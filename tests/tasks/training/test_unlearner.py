@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.datasets.images import Images
+from tasks.datasets.images import Images, Opened
+from tasks.datasets.picture_rows import Subset
 from tasks.models.catalog import Regularisers
 from tasks.models.networks import Architecture
 from tasks.training import unlearner
@@ -84,12 +84,12 @@ def test_first_step_is_adams_along_the_gradient(method: Method, rows: NDArray[np
 
 def test_random_labels_are_wrong_and_kept_ones_unchanged() -> None:
     relabelled = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
-    assert np.array_equal(IMAGES.train_labels[KEPT], relabelled.train_labels[KEPT])
-    assert not (IMAGES.train_labels[FORGOTTEN] == relabelled.train_labels[FORGOTTEN]).any()
+    assert np.array_equal(IMAGES.train_labels[KEPT], relabelled.train.labels[KEPT])
+    assert not (IMAGES.train_labels[FORGOTTEN] == relabelled.train.labels[FORGOTTEN]).any()
     blank = np.zeros((9000, 1, 1, 1), np.uint8)
     zero = np.zeros(9000, np.int64)
     many = Images(blank, zero, blank[:1].copy(), zero[:1].copy(), 4)
-    counts = np.bincount(with_random_labels(many, np.arange(9000), 4, 1).train_labels, minlength=4)
+    counts = np.bincount(with_random_labels(many, np.arange(9000), 4, 1).train.labels, minlength=4)
     assert counts[0] == 0
     assert (np.abs(counts[1:] - 3000) < 5 * math.sqrt(3000 * 2 / 3)).all()
 
@@ -126,7 +126,7 @@ def test_ascent_ends_after_its_epochs() -> None:
 
 def test_ascent_skips_images_that_are_already_hard() -> None:
     hard = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
-    hard = replace(hard, test_images=IMAGES.train_images[KEPT], test_labels=IMAGES.train_labels[KEPT])
+    hard = Opened(hard.train, Subset(IMAGES.train, KEPT), 4)
     model = unlearner.Unlearner(PLAIN, Recipe(5, 20, 1e-3), hard, WEIGHTS, 3, CPU)
     assert len(ascend(model, GradientAscent(5), FORGOTTEN)) == 1
     assert all(np.array_equal(WEIGHTS[name], tensor[0].numpy()) for name, tensor in model.tensors.items())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +29,10 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, is_numbered
+from tasks.datasets.images import PictureRows, rows_at_once
+from tasks.datasets.picture_rows import Selected, Sliceable, empty_rows, whole_split
 
-PART = 1024  # images to downsample at a time
+PART = 1024  # images to downsample at a time, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +43,14 @@ class Closest:
     rows: NDArray[np.int64]
 
 
-def first_images(images: NDArray[Any], count: int) -> NDArray[Any]:
+def first_images(split: PictureRows, count: int) -> Selected:
     """Return the first `count` training images, or all if `count` is 0. Raises ValueError if there are fewer."""
-    if count > len(images):
-        raise ValueError(f"examples is {count}; it must be at most {len(images)}, the number of training images")
-    return images[: count or len(images)]
+    if count > len(split):
+        raise ValueError(f"examples is {count}; it must be at most {len(split)}, the number of training images")
+    return whole_split(split, count)
 
 
-def halve(images: NDArray[Any]) -> NDArray[np.float32]:
+def halve(images: Sliceable) -> NDArray[np.float32]:
     """Downsample images (n, h, w, c) by averaging 2 x 2 pixels, to rows (n, h/2 * w/2 * c) in [0, 1].
 
     Pixels are bytes, or float32 in [0, 1]; equal images give equal rows in both formats. The last row or column of an
@@ -57,15 +59,16 @@ def halve(images: NDArray[Any]) -> NDArray[np.float32]:
     count, height, width, channels = images.shape
     if min(height, width) < 2:
         raise ValueError(f"images are {height} x {width}; to be downsampled by 2 they must be at least 2 x 2")
-    out = np.empty((count, height // 2, width // 2, channels), np.float32)
-    for first in range(0, count, PART):
-        part = images[first : first + PART, : height // 2 * 2, : width // 2 * 2]
+    out: NDArray[np.float32] = empty_rows((count, height // 2, width // 2, channels), np.float32)
+    at_once = rows_at_once((height, width, channels), PART)
+    for first in range(0, count, at_once):
+        part = images[first : first + at_once][:, : height // 2 * 2, : width // 2 * 2]
         if part.dtype == np.uint8:
             part = part / np.float32(255)
         else:
             part = part.astype(np.float32)
         rows = part[:, ::2] + part[:, 1::2]
-        out[first : first + PART] = (rows[:, :, ::2] + rows[:, :, 1::2]) / 4
+        out[first : first + at_once] = (rows[:, :, ::2] + rows[:, :, 1::2]) / 4
     return out.reshape(count, -1)
 
 
@@ -119,10 +122,10 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     is in some pair, but not every two images form a pair.
     """
     images = load(config.data)
-    pairs, distances = closest_pairs(closest_other(halve(first_images(images.train_images, config.examples))))
+    pairs, distances = closest_pairs(closest_other(halve(first_images(images.train, config.examples))))
     pairs = pairs[: config.count]
     distances = distances[: config.count]
-    labels = images.train_labels[pairs]
+    labels = images.train.labels[pairs]
     is_labelled = images.classes > 1
     return make_table(
         DUPLICATES,

@@ -37,7 +37,8 @@ from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Estimate, Row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Images, Pixels
+from tasks.datasets.images import PictureSet, Pixels, rows_at_once
+from tasks.datasets.picture_rows import Selected, whole_split
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.numerics import statistics
@@ -88,13 +89,13 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
     )
 
 
-def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
+def constant_log_p(config: Constant, images: PictureSet, rows: NDArray[np.int64]) -> Array:
     """Compute log p of these rows of the evaluated split under the constant, (rows,), in nats."""
-    train_images = images.train_images[: config.examples or None]
+    train_images = whole_split(images.train, config.examples)
     if config.asked == "test":
-        evaluated_images = images.test_images
+        evaluated = images.test
     else:
-        evaluated_images = images.train_images
+        evaluated = images.train
     sums, squares = _pixel_sums(train_images)
     mean = sums / len(train_images)
     if sees_binary(config.model, images):
@@ -104,12 +105,13 @@ def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) ->
         variance = np.maximum(squares / len(train_images) - mean**2, 0.0) + 1 / 12
         log_density = partial(normal_log_p, mean=mean, variance=variance)
     parts = []
-    for start in range(0, len(rows), AT_ONCE):
-        parts.append(log_density(_flat(evaluated_images[rows[start : start + AT_ONCE]])))
+    at_once = rows_at_once(images.shape, AT_ONCE)
+    for start in range(0, len(rows), at_once):
+        parts.append(log_density(_flat(evaluated.pixels(rows[start : start + at_once]))))
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def sees_binary(model: DensityModel, images: Images) -> bool:
+def sees_binary(model: DensityModel, images: PictureSet) -> bool:
     """Return whether the model sees binary pixels."""
     from tasks.models.likelihoods import Binary
     from tasks.training.custom_density import DensityModule
@@ -134,13 +136,14 @@ def normal_log_p(pixels: Array, mean: Array, variance: Array) -> Array:
     return log_p
 
 
-def _pixel_sums(images: Pixels) -> tuple[Array, Array]:
+def _pixel_sums(images: Selected) -> tuple[Array, Array]:
     """Sum each pixel and its square over the images, (pixels,) each."""
     size = math.prod(images.shape[1:])
     sums = np.zeros(size)
     squares = np.zeros(size)
-    for start in range(0, len(images), AT_ONCE):
-        part = _flat(images[start : start + AT_ONCE])
+    at_once = rows_at_once(images.shape[1:], AT_ONCE)
+    for start in range(0, len(images), at_once):
+        part = _flat(images[start : start + at_once])
         sums += part.sum(axis=0)
         squares += (part**2).sum(axis=0)
     return sums, squares

@@ -48,11 +48,12 @@ from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.picture_rows import Selected, whole_split
 from tasks.numerics.statistics import proportion
 from tasks.training.density_config import Split
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Images, Pixels
+    from tasks.datasets.images import PictureSet
 
 
 NEIGHBOURS = pa.schema(
@@ -90,17 +91,17 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     if is_test:
         validation = closest_other(rows)
     else:
-        validation = closest(rows, halve(images.test_images))
+        validation = closest(rows, halve(whole_split(images.test)))
     return table_of(validation, closest(rows, samples))
 
 
-def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
+def _sampled_images(fitted: pa.Table, images: PictureSet) -> NDArray[np.float32]:
     """Return S, (drawn, h, w, c) in [0, 1]. Raises ValueError if S differs from V in number or shape."""
     samples = fitted["samples"][-1]
     if not samples.is_valid:
         raise ValueError("no images were drawn from the model of all data; it must draw one for each test image")
     values = np.frombuffer(samples.as_buffer(), "<f4")
-    expected = len(images.test_images)
+    expected = len(images.test)
     if values.size != expected * np.prod(images.shape):
         count = values.size / np.prod(images.shape)
         raise ValueError(
@@ -109,10 +110,10 @@ def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
     return values.reshape(expected, *images.shape)
 
 
-def _observed_images(config: Neighbouring, images: Images) -> Pixels:
+def _observed_images(config: Neighbouring, images: PictureSet) -> Selected:
     if config.asked == "test":
-        return images.test_images
-    return first_images(images.train_images, config.examples)
+        return whole_split(images.test)
+    return first_images(images.train, config.examples)
 
 
 def table_of(validation: Closest, samples: Closest) -> pa.Table:

@@ -62,7 +62,7 @@ def _draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dic
     """Yield the part's rows of the table, in class order."""
     images = load(part.data)
     indices = part.rows(images)
-    labels = images.train_labels[indices]
+    labels = images.train.labels[indices]
     groups = groups_of(images, indices)
     for label in np.unique(labels).tolist():
         class_rows = indices[labels == label]

@@ -41,7 +41,8 @@ from tasks.programs.returned import Scored
 from tasks.worker.files import File
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Labels, Pixels
+    from tasks.datasets.images import Labels
+    from tasks.datasets.picture_rows import Selected
 
 CONFIDENCES = pa.schema(
     [
@@ -131,18 +132,17 @@ def program_confidences(scored: Scored) -> Confidences:
     return Confidences(round_confidences(np.exp(-np.logaddexp(0.0, -scored.score)), 0.0), 0.0, scored.correct)
 
 
-def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
+def confidences(config: Ask, inputs: Inputs, images: Selected, labels: Labels) -> Confidences:
     """Compute the probability that the model assigns to each image's label."""
     if config.file is not None:
         from tasks.external.loading import load_model
         from tasks.external.outputs import CLASS_ORDER, check_class_order
 
-        shape = (images.shape[1], images.shape[2], images.shape[3])
         if config.file.is_weights:
             classes = load(config.probes.query.data).classes
         else:
             classes = None
-        log_p = load_model(config.file, shape, config.interface, classes).answers(images).log_p
+        log_p = load_model(config.file, images.split.shape, config.interface, classes).answers(images).log_p
         check_class_order(log_p, labels, f"model {config.file.name}", CLASS_ORDER)
         return _label_confidences(log_p, labels, config.file.name)
     from tasks.external.outputs import log_softmax

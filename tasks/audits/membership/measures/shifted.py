@@ -29,6 +29,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import BalancedHalf
+from tasks.datasets.picture_rows import Selected, slices
 from tasks.numerics import seeds
 from tasks.numerics.exact_test import Array, Mask
 from tasks.training.mixed import logits
@@ -99,15 +100,12 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
     rows = distinct_rows(images, config.half.part.rows(images))
     network = architecture_of(inputs[0])
     weights = weights_of_model(inputs[0])
-    pixels = images.train_images[rows]
-    labels = images.train_labels[rows]
-    correct = np.stack(
-        [
-            logits(network, weights, shift_images(pixels, *offset)).argmax(axis=1) == labels
-            for offset in offsets(config.pixels)
-        ],
-        axis=1,
-    )
+    labels = images.train.labels[rows]
+    correct = np.empty((len(rows), len(offsets(config.pixels))), bool)
+    for part, pixels in slices(Selected(images.train, rows)):
+        for number, offset in enumerate(offsets(config.pixels)):
+            predicted = logits(network, weights, shift_images(pixels, *offset)).argmax(axis=1)
+            correct[part, number] = predicted == labels[part]
     member = np.isin(rows, config.half.rows(images))
     return make_table(SHIFTED_ANSWERS, row=rows, member=member, correct=list(correct))
 

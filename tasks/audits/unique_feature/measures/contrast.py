@@ -25,7 +25,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Sliceable, slices
 from tasks.numerics.statistics import mean, paired_greater
 
 CONTRAST = pa.schema(
@@ -59,9 +59,12 @@ def contrast(config: Contrast, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it
     )
 
 
-def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
-    difference = (changed.astype(np.float64) - clean) / 255
-    return np.asarray(np.sqrt(np.square(difference).sum(axis=(1, 2, 3))))
+def distance(clean: Sliceable, changed: Sliceable) -> NDArray[np.float64]:
+    distances = []
+    for part, pixels in slices(clean):
+        difference = (changed[part].astype(np.float64) - pixels) / 255
+        distances.append(np.sqrt(np.square(difference).sum(axis=(1, 2, 3))))
+    return np.concatenate(distances)
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:

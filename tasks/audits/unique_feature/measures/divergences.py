@@ -83,7 +83,7 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     canary = canary_row(config.canary, inputs)
     data = load(config.data)
     sets = (probe_triples(config), training_set_triples(config.data, config.examples, canary, config.burning))
-    label = int(data.train_labels[canary])
+    label = int(data.train.labels[canary])
     about = {"canary": canary, "label": label, "evaluation": config.redraw}
     tables = []
     for model, table in zip(MODELS, inputs, strict=False):

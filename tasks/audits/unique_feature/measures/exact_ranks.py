@@ -72,7 +72,8 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn, family
-from tasks.datasets.images import Pixels, as_shape
+from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Sliceable, reshape_images, whole_split
 from tasks.numerics.statistics import clustered_proportion, mean, proportion
 
 REFERENCE_RANK = "rank beside references"
@@ -136,12 +137,12 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     references = inputs[2 : 2 + config.references]
     data = load(config.data)
     number = canary_row(config.canary, inputs)
-    label = int(data.train_labels[number])
+    label = int(data.train.labels[number])
     clean = label_images(config.relatives, data, config.examples, number)
     sets = []
     for feature in slope_features(config.relatives, data.shape[:2]):
         sets.append(burn(clean, feature))
-    region = feature_region(clean, sets, data.train_images[: config.examples or None])
+    region = feature_region(clean, sets, whole_split(data.train, config.examples))
     rows: list[Row] = []
     for score, values in _responses_by_score(canary, twin, references, sets, label).items():
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
@@ -323,7 +324,7 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
     sets = dict(slope_sets(relatives, clean))
     panel = PanelResponses(
         sets,
-        as_shape(load(relatives.probe).train_images, first.shape),
+        reshape_images(whole_split(load(relatives.probe).train), first.shape),
         [_single_response(model, sets, label) for model in config.panel],
         [_single_response(model, sets, label) for model in config.references],
     )
@@ -339,7 +340,7 @@ class PanelResponses:
     """
 
     sets: Mapping[str, Pixels]
-    training: Pixels
+    training: Sliceable
     panel: Sequence[Array]
     references: Sequence[Array]
 

@@ -85,7 +85,7 @@ def work(config: PairFamily) -> Work:
     """Return the number of evaluated images: the probe images, with and without every member of the family."""
     relatives = config.relatives
     images = load(relatives.probe)
-    probes = relatives.probes or len(images.test_images)
+    probes = relatives.probes or len(images.test)
     return Work(
         besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (relatives.family.count + 2)}
     )
@@ -96,7 +96,7 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
     """Compute the family's scores (FAMILY) by the canary model and its control model, the first two inputs."""
     data = load(config.data)
     canary = canary_row(config.canary, inputs)
-    about = {"canary": canary, "label": int(data.train_labels[canary])}
+    about = {"canary": canary, "label": int(data.train.labels[canary])}
     clean = clean_images(config.relatives, data.shape)
     pair = list(zip(MODELS, inputs, strict=False))
     answered = family_rows(config.relatives, clean, [network_predictor(table) for _, table in pair], config.uncarried)

@@ -34,6 +34,7 @@ from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import Feature
+from tasks.datasets.picture_rows import whole_split
 from tasks.numerics.statistics import mean
 from tasks.training import classifier
 from tasks.training.classifier import Training
@@ -41,7 +42,7 @@ from tasks.training.classifier import Training
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.datasets.images import Images
+    from tasks.datasets.images import PictureSet
     from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Trained
 
@@ -166,7 +167,7 @@ def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
 
 
 def begin_curve(
-    config: LearningCurve, inputs: Inputs, images: Images, network: Architecture, probe: Triples
+    config: LearningCurve, inputs: Inputs, images: PictureSet, network: Architecture, probe: Triples
 ) -> TrackedModel:
     """Return the learning curve of an untrained model."""
     canary = canary_row(config.evaluation.canary, inputs)
@@ -176,7 +177,7 @@ def begin_curve(
     member = classifier.member_of(training, images)
     if canary not in member.rows:
         raise ValueError(f"canary is {canary}; it must be one of the {len(member.rows)} rows that are trained on")
-    followed = TrackedModel(config, canary, int(images.train_labels[canary]), member)
+    followed = TrackedModel(config, canary, int(images.train.labels[canary]), member)
     for model in (table for table in inputs if table.schema == LEARNING_CURVE):
         (kept_epoch,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 also has a row
@@ -215,12 +216,12 @@ def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> R
     }
 
 
-def _validation_scores(network: Architecture, weights: Weights, images: Images) -> Row:
+def _validation_scores(network: Architecture, weights: Weights, images: PictureSet) -> Row:
     """Return the mean loss in nats and the accuracy on the test split, which decide when training stops."""
     from tasks.models.inference import logits
 
-    log_p = log_probabilities(logits(network, [weights], images.test_images)[0])
-    labels = images.test_labels
+    log_p = log_probabilities(logits(network, [weights], whole_split(images.test))[0])
+    labels = images.test.labels
     return {
         "validation_loss": float(-log_p[np.arange(len(labels)), labels].mean()),
         "validation_accuracy": float((log_p.argmax(1) == labels).mean()),

@@ -50,6 +50,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, draw_member
+from tasks.datasets.picture_rows import Selected, hold, replace_images
 from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import up_to
@@ -58,7 +59,8 @@ from tasks.training.classifier import Burnt, Training, TrainingRows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.datasets.images import Images, Labels, Pixels
+    from tasks.datasets.images import Labels, PictureSet
+    from tasks.datasets.picture_rows import Sliceable
     from tasks.models.networks import Architecture, Weights
     from tasks.training.members import Member, Spec
     from tasks.training.recipe import Recipe
@@ -131,7 +133,7 @@ class Canary:
         return Burnt(self.image, self.carried_feature)
 
 
-def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:
+def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: PictureSet) -> list[Canary]:
     """Return the canaries among these images. A smaller random choice is the beginning of a larger one.
 
     At most one of several exact copies is drawn, because two copies would be one canary.
@@ -146,14 +148,14 @@ def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -
     return selected
 
 
-def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[int | RankedImage]:
+def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: PictureSet) -> list[int | RankedImage]:
     """Return the rows of the canaries, or their ranks by self-influence."""
     if isinstance(question.choice, SelfInfluenceChoice):
         highest = (question.canaries + 1) // 2
         images: list[int | RankedImage] = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
         images += [RankedImage("lowest", rank) for rank in range(1, question.canaries - highest + 1)]
         return images
-    rows = question.examples or len(trained_on.train_images)
+    rows = question.examples or len(trained_on.train)
     order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
     records = distinct_rows(trained_on, order)
     if question.canaries > len(records):
@@ -168,7 +170,7 @@ def count_canary_copies(question: object) -> CopyCount:
     if not isinstance(question, CanaryPairs):
         return CopyCount()
     images = load(question.data)
-    return count_copies(images, np.arange(question.examples or len(images.train_images)))
+    return count_copies(images, np.arange(question.examples or len(images.train)))
 
 
 def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
@@ -400,12 +402,10 @@ def _traced_training(config: Tracing, inputs: Inputs) -> Training:
     return resolve_canary(RankedTraining(config.training, config.canary, config.feature), inputs)
 
 
-def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
+def _training_images(member: Member, images: PictureSet) -> tuple[Sliceable, Labels]:
     """Return the training images with their features, and their labels."""
-    pixels = images.train_images[member.rows]
-    for index in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
-        pixels[index] = member.replaced[int(member.rows[index])]
-    return pixels, images.train_labels[member.rows]
+    with_features = replace_images(images.train, member.replaced)
+    return hold(Selected(with_features, member.rows)), images.train.labels[member.rows]
 
 
 def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
@@ -425,7 +425,7 @@ def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, 
     return [epoch.train_loss for epoch in outcome.history], weights
 
 
-def mean_loss(network: Architecture, weights: Weights, pixels: Pixels, labels: Labels) -> float:
+def mean_loss(network: Architecture, weights: Weights, pixels: Sliceable, labels: Labels) -> float:
     """Return the mean cross-entropy in nats."""
     from tasks.models.inference import logits
 

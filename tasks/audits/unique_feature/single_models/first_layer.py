@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.slopes import Array, first_dense, mean_gradients
 from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import Sliceable, slices
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
@@ -146,9 +147,12 @@ def comparison(evidence: Array, classes: NDArray[np.int64], ink: int) -> tuple[f
     return float(near.mean()), float(near.std(ddof=1)) if len(near) > 1 else 0.0
 
 
-def ink_counts(images: Pixels) -> Counts:
+def ink_counts(images: Sliceable) -> Counts:
     """Return the number of images (n, h, w, c) with ink in each pixel, shape (h w c,)."""
-    return np.asarray(np.count_nonzero(images, axis=0)).ravel()
+    counts = np.zeros(images.shape[1:], np.int64)
+    for _, pixels in slices(images):
+        counts += np.count_nonzero(pixels, axis=0)
+    return counts.ravel()
 
 
 def trained_first_layer(network: Architecture, weights: Weights, images: Pixels, label: int) -> FirstLayer:

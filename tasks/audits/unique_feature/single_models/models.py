@@ -35,6 +35,7 @@ from tasks.contract.job import Inputs
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, Pixels, as_shape
+from tasks.datasets.picture_rows import Sliceable, gather, slices
 from tasks.external.blinding import HandedOut, blind_images, key_of
 from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
@@ -141,7 +142,7 @@ LABELLED_COUNT = 100  # number of images with labels that are mixed in, if avail
 LABELLED_SET = "labelled"  # name of the set of images with labels
 
 
-def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
+def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Sliceable]]:
     """Yield the name and images of each set used in an evaluation, including those for slopes and with labels."""
     clean = clean_images(config.relatives, config.shape)
     yield "clean", clean
@@ -153,13 +154,13 @@ def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
     if config.references and config.label is not None:
         yield from slope_sets(config.relatives, probe_label_images(config.relatives, config.shape, config.label))
     if config.labelled is not None:
-        yield LABELLED_SET, as_shape(load(config.labelled).test_images[_labelled_rows(config)], config.shape)
+        yield LABELLED_SET, as_shape(load(config.labelled).test.pixels(_labelled_rows(config)), config.shape)
 
 
 def labels(config: SingleModelConfig) -> Labels:
     """Return the true classes of the images with labels, shape (n,)."""
     assert config.labelled is not None
-    return load(config.labelled).test_labels[_labelled_rows(config)]
+    return load(config.labelled).test.labels[_labelled_rows(config)]
 
 
 def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
@@ -168,14 +169,14 @@ def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
     They are drawn at random, because folders list images by class.
     """
     assert config.labelled is not None
-    order = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
+    order = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test))
     return np.sort(order[:LABELLED_COUNT])
 
 
 def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
     """Return the name of the exported set, and its images."""
     handout, _ = _handed_out(_picture_config(config))
-    return handout.name, np.concatenate([images for _, images in image_sets(config)])[handout.order]
+    return handout.name, gather([images for _, images in image_sets(config)])[handout.order]
 
 
 def check_tables(configs: Iterable[SingleModelConfig]) -> None:
@@ -257,10 +258,12 @@ def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
 def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
     """Return the export order of images, and the positions of each set."""
     digest = hashlib.sha256()
-    slices = dict[str, slice]()
+    positions = dict[str, slice]()
     count = 0
     for name, images in image_sets(config):
-        digest.update(name.encode() + images.tobytes())
-        slices[name] = slice(count, count + len(images))
+        digest.update(name.encode())
+        for _, pixels in slices(images):
+            digest.update(np.ascontiguousarray(pixels).data)
+        positions[name] = slice(count, count + len(images))
         count += len(images)
-    return blind_images([digest.hexdigest(), config.order], count, config.order), slices
+    return blind_images([digest.hexdigest(), config.order], count, config.order), positions

@@ -35,7 +35,8 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
-from tasks.datasets.images import Pixels, as_shape
+from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import reshape_images, whole_split
 
 BY_WEIGHTS = "rank by the first layer's weights"
 BY_WEIGHTS_PARTS = "rank among look-alikes by the first layer's weights"
@@ -65,7 +66,7 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     assert label is not None
     clean = probe_label_images(relatives, first.shape, label)
     sets = dict(slope_sets(relatives, clean))
-    training = as_shape(load(relatives.probe).train_images, first.shape)
+    training = reshape_images(whole_split(load(relatives.probe).train), first.shape)
     counts = ink_counts(training)
     tables = inputs or [None] * len(config.panel)
     layers = []

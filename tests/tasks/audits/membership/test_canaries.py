@@ -311,8 +311,8 @@ def test_canaries_are_scored_by_their_training_label(
     model = model if spent is None else model.append_column("epsilons", pa.array([spent]))
     answer_table = canary_answers(coined, [model])
     rows = coined.canary_rows(images)
-    labels = coined.alter_canaries(images).train_labels[rows]
-    canary_images = coined.alter_canaries(images).train_images[rows]
+    labels = coined.alter_canaries(images).train.labels[rows]
+    canary_images = coined.alter_canaries(images).train.pixels(rows)
     p = special.softmax(logits(network, weights, canary_images).astype(float), axis=1)
     confidence = p[np.arange(20), labels]
     assert np.log(confidence / (1 - confidence)) == pytest.approx(answer_table["log_odds"].to_numpy(), abs=1e-9)

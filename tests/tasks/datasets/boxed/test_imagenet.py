@@ -147,7 +147,7 @@ def test_exif_orientation_is_ignored(folder: Path) -> None:
     from PIL import Image
 
     exif = Image.Exif()
-    exif[picture_files.ORIENTATION] = 6
+    exif[0x0112] = 6
     saved(folder / "train" / FISH / f"{FISH}_0.JPEG", jpeg(picture(0), exif=exif.tobytes()))
     pictures = opened_images(folder)
     assert picture(0).shape == pictures.picture(0).shape == (*pictures.sizes[0], 3)

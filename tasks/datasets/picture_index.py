@@ -1,0 +1,70 @@
+"""The SHA-256 of every encoded image of a large data set, and the shape of its images, kept in the cache folder.
+
+With the index, processes open a data set without reading its images. Each image is checked against its hash when it is
+decoded. The file is named after a key that the reader derives from the state of its files, and may be deleted at any
+time. It consists of one line of JSON and the hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.cache_folder import cache_folder
+
+RULE = "index 1"
+
+
+@dataclass(frozen=True, eq=False)
+class PictureIndex:
+    """The hash of each encoded image, (n, 32), the height, width and channels of all, and the digest of the data."""
+
+    hashes: NDArray[np.uint8]
+    shape: tuple[int, int, int]
+    digest: str
+
+
+def index_path(key: str) -> Path:
+    return cache_folder() / f"{key}.index"
+
+
+def load_index(key: str, count: int) -> PictureIndex | None:
+    """Return the index of `count` images, or None if it is missing or damaged."""
+    try:
+        line, _, content = index_path(key).read_bytes().partition(b"\n")
+        about = json.loads(line)
+        height, width, channels = map(int, about["shape"])
+        index = PictureIndex(
+            np.frombuffer(content, np.uint8).reshape(count, 32), (height, width, channels), str(about["digest"])
+        )
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+    return index if about.get("sum") == _sum_of(index, key) else None
+
+
+def write_index(index: PictureIndex, key: str) -> None:
+    """Write the index atomically. Does nothing if the cache folder cannot be written, since the index is optional."""
+    path = index_path(key)
+    about = {"shape": index.shape, "digest": index.digest, "sum": _sum_of(index, key)}
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            aside.write_bytes(json.dumps(about).encode() + b"\n" + index.hashes.tobytes())
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def _sum_of(index: PictureIndex, key: str) -> str:
+    """Return a hash of the index, by which damage is detected."""
+    sha = hashlib.sha256(json.dumps([RULE, key, index.shape, index.digest]).encode())
+    sha.update(index.hashes.tobytes())
+    return sha.hexdigest()
