@@ -45,6 +45,7 @@ from measurement.report import measurement_facts
 from tasks.datasets.images import Images
 from tasks.models.importance import Sampling, estimate_log_density
 from tasks.models.likelihoods import fixed_inputs, observation_keys
+from tasks.numerics.precision import DecoderPrecision
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
 from tasks.worker import hardware
@@ -355,11 +356,11 @@ def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> I
         )
 
 
-PRECISIONS = ("float32", "TF32", "bfloat16")
+PRECISIONS: Mapping[str, DecoderPrecision] = {"float32": "float32", "TF32": "tf32", "bfloat16": "bfloat16"}
 
 
 def sampling_in(precision: str) -> Sampling:
-    return Sampling(SAMPLES, decoder="bfloat16" if precision == "bfloat16" else "as trained")
+    return Sampling(SAMPLES, precision=PRECISIONS[precision])
 
 
 def estimated(estimates: Estimates, precision: str) -> None:

@@ -20,12 +20,12 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import execution_only, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.contract.alternatives import TYPE, tag_of
-from tasks.contract.job import ANSWER_ONLY, Job, marks
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
 # Version of the key format. Format 1 omitted fields added after the first stored results if they had their default
-# values. Format 2 contains every field.
+# values. Format 2 contains every field, except those that their configuration marks as ADDED_LATER at their defaults.
 KEY_FORMAT = 2
 MAX_CACHED = 10_000  # maximum number of cached forms
 _known: dict[int, tuple[Any, Any]] = {}  # id of a part -> the part, kept alive so that its id stays valid, and its form
@@ -94,14 +94,21 @@ def canonical(config: Any) -> Any:
     if tag_of(kind):
         forms = {TYPE: tag_of(kind)}
     left_out = execution_only(kind)
+    added_later = _added_later(kind)
     for name, part in fields.items():
-        if name in left_out:
+        if name in left_out or (name in added_later and part == added_later[name]):
             continue
         if type(part) in nested[name]:  # nested configurations are handled by recursion and need no reader
             forms[name] = _form_of(part)
         else:
             forms[name] = _stable(field_readers[name](part, f"{kind_name}.{name}"))
     return forms
+
+
+@functools.cache
+def _added_later(kind: Any) -> Mapping[str, Any]:
+    """Return the default values of the fields that enter keys only with another value."""
+    return {field.name: field.default for field in dataclasses.fields(kind) if field.metadata.get(ADDED_LATER)}
 
 
 def _form_of(part: Any) -> Any:

@@ -26,6 +26,9 @@ F = TypeVar("F", bound=Callable[..., pa.Table])
 CLASS_NUMBER = "class number"
 # Metadata key of fields that hold a threshold used only by the answer. Such a field is part of a run's name.
 ANSWER_ONLY = "read by the answer alone"
+# Metadata key of config fields that were added after the first stored results and whose default computes the same as
+# before. They enter keys only with another value, so that stored results stay valid.
+ADDED_LATER = "added later"
 
 
 @dataclass(frozen=True)

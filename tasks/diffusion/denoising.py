@@ -21,6 +21,7 @@ from tasks.diffusion.diffusion_config import Diffusion, ScheduleName
 from tasks.models.layers import EVALUATION, Layers, Mode, Weight, initial, weights_of
 from tasks.models.networks import Weights, images
 from tasks.numerics import seeds
+from tasks.numerics.precision import autocast
 from tasks.training.chains import Linked, train_chains
 from tasks.training.members import Epoch, Member, Spec, minibatches
 from tasks.training.objective import Batch
@@ -135,9 +136,7 @@ class Denoising:
 
         `times` are (models, rows), counted from 0, and `vectors` (models, rows, features).
         """
-        low = self.config.precision == "bfloat16"
-        # The autocast cache is off, because a CUDA graph would keep a reference to it.
-        with torch.autocast(noised.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
+        with autocast(noised.device.type, self.config.precision):
             predicted = unet.network(Layers(tensors, mode), noised, times, vectors, self.config.unet)
         return predicted.to(noised.dtype)
 

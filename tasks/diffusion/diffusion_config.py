@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.numerics.precision import Precision
 from tasks.training.recipe import Count, Rate, Recipe
 
 ScheduleName = Literal["linear", "cosine"]
-Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class DiffusionSettings(Ranged):
     validation_images: Annotated[int, AtLeast(0)] = 512
     """Number of images for the validation loss, at most an eighth of all."""
     precision: Precision = "float32"
-    """Number format of the computation."""
+    """Number format of the products in training; weights are always float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

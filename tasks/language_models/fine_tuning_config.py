@@ -10,13 +10,13 @@ from tasks.contract.extras import PEFT, Extra
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
+from tasks.numerics.precision import Precision
 from tasks.question_answering.question_sets import Corruption, DigitRemoval
 from tasks.training.chains import recorded_conflicts, recording_up_to
 from tasks.training.recipe import Privacy
 
 Relation = Literal["kept", "redrawn"]
 Adaptation = Literal["full", "lora"]
-Precision = Literal["float32", "bfloat16"]
 
 
 def adaptation_extras(adaptation: Adaptation) -> tuple[Extra, ...]:

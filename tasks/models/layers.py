@@ -139,8 +139,16 @@ class Layers:
         return self.apply_dense(name, x, weight, offset)
 
     def apply_dense(self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
-        """Compute `dense` with weights (models, units, inputs) and biases (models, units)."""
-        return affine(x, weight, x.new_zeros(weight.shape[:2]) if bias is None else bias, self._by)
+        """Compute `dense` with weights (models, units, inputs) and biases (models, units).
+
+        Under autocast, the result has autocast's precision.
+        """
+        if bias is None:
+            bias = weight.new_zeros(weight.shape[:2])
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            return affine(x.to(dtype), weight.to(dtype), bias.to(dtype), products(x.device, dtype))
+        return affine(x, weight, bias, self._by)
 
     def conv(
         self,
@@ -199,7 +207,13 @@ class Layers:
             offset = None
         else:
             offset = self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
-        return functional.conv_transpose2d(x, weight, offset, stride, padding, groups=self.models)
+        return self.apply_transposed_conv(name, x, weight, offset, stride, padding)
+
+    def apply_transposed_conv(
+        self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
+    ) -> Tensor:
+        """Compute `transposed_conv` with the weights (models * inputs, channels, kernel, kernel) of all models."""
+        return functional.conv_transpose2d(x, weight, bias, stride, padding, groups=self.models)
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         """Normalise dense values or images over rows (and positions), then scale and shift them.
@@ -219,7 +233,7 @@ class Layers:
 
     def standardise(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         """Apply `batch_norm` to images without its learned scale and shift."""
-        ones = x.new_ones(x.shape[1])
+        ones = x.new_ones(x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
         return self._scale_and_shift(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
 
     def _scale_and_shift(
@@ -241,7 +255,7 @@ class Layers:
             real = x.new_ones((self.models, len(x)))
         else:
             real = self.mode.real
-        return _normalise(x, real, running, scale, momentum, epsilon)
+        return _normalise(x.to(running[0].dtype), real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """In training, set each value to 0 with probability `rate` and multiply the others by 1 / (1 - rate).

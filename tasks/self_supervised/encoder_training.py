@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar
 from tasks.contract.extras import Extra
 from tasks.contract.ranges import AtLeast, Ranged, UpTo
 from tasks.datasets.boxed.partition import TrainingImages
+from tasks.numerics.precision import Precision
 from tasks.self_supervised.pretraining_config import (
     Augmentation,
     Backbone,
     Criterion,
     OptimiserName,
-    Precision,
     Pretraining,
     Supervised,
     VICReg,
@@ -58,7 +58,7 @@ class EncoderTraining(Ranged):
     weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     """Weight decay."""
     precision: Precision = "float32"
-    """Number format of the computation."""
+    """Number format of the products in training; weights are always float32."""
     fine_tuning: Annotated[int, AtLeast(0)] = 0
     """Epochs of fine-tuning on labels, after each of which encoders are attacked again; 0 omits fine-tuning."""
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tasks.contract.extras import TIMM, Extra
 from tasks.contract.ranges import AtLeast, Between, Finite, Matching, Ranged, Share, UpTo
 from tasks.datasets.boxed.partition import TrainingImages
+from tasks.numerics.precision import Precision
 from tasks.training.chains import recorded_conflicts
 
 
@@ -203,7 +204,6 @@ class WarmupCosine(Ranged):
 
 
 OptimiserName = Literal["lars", "sgd", "adamw"]
-Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tasks.numerics import seeds
+from tasks.numerics.precision import autocast
 from tasks.self_supervised import views
 from tasks.self_supervised.learners import Learner, Moment
 from tasks.self_supervised.networks import tensors
@@ -275,7 +276,7 @@ class Training:
         return torch.cat(view_list).contiguous(memory_format=torch.channels_last)
 
     def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+        return autocast(self.device.type, self.config.precision, has_cache=True)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the tensors of a checkpoint.

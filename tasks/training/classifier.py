@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, Work, format_shape, single_table, task
+from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
@@ -29,6 +29,7 @@ from tasks.datasets.features import Feature
 from tasks.datasets.picture_rows import Sliceable, slices, whole_split
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
+from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
@@ -165,6 +166,8 @@ class Training(Ranged):
     privacy: Privacy | None = None
     width: float = 1.0
     left_out: NearestImages | None = None
+    # The recipe's text, which identifies states of chains, contains the precision.
+    precision: Precision = field(default="float32", repr=False, metadata={ADDED_LATER: True})
 
     def conflicts(self) -> Iterator[str]:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
@@ -178,7 +181,15 @@ class Training(Ranged):
     @property
     def recipe(self) -> Recipe:
         """The training recipe. Raises ValueError for impossible settings."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
+        return Recipe(
+            self.epochs,
+            self.batch,
+            self.learning_rate,
+            self.patience,
+            self.schedule,
+            self.optimiser,
+            precision=self.precision,
+        )
 
 
 def check_private(network: Network, batch_norm: bool, recipe: Recipe) -> None:

@@ -7,12 +7,14 @@ own type, selected by its tag.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import Ranged
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
+from tasks.numerics.precision import Precision
 from tasks.training.classifier import check_private
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 
@@ -36,6 +38,8 @@ class NetworkTraining(Ranged):
     """The initial learning rate."""
     batch: Count = 128
     """Images per step."""
+    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    """Ours: number format of the products in training; weights are always float32."""
 
     has_estimators: ClassVar[bool] = False  # whether the audit also trains scikit-learn estimators
 
@@ -78,7 +82,15 @@ class NetworkTraining(Ranged):
     @property
     def recipe(self) -> Recipe:
         """The training recipe. Raises ValueError for impossible settings."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
+        return Recipe(
+            self.epochs,
+            self.batch,
+            self.learning_rate,
+            self.patience,
+            self.schedule,
+            self.optimiser,
+            precision=self.precision,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +137,11 @@ class ClassifierTraining(NetworkTraining):
         yield from super().conflicts()
         if self.network.is_estimator and self.augmentation:
             yield f"augmentation is on and network is {self.network.name}; it must be off for scikit-learn estimators"
+        if self.network.is_estimator and self.precision != "float32":
+            yield (
+                f"precision is {self.precision} and network is {self.network.name}; it must be float32 for "
+                "scikit-learn estimators"
+            )
 
     @property
     def guarantee(self) -> Privacy | None:

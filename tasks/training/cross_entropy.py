@@ -200,8 +200,9 @@ class CrossEntropy:
 
     def _log_p(self, layers: Layers, pixels: Tensor) -> Tensor:
         logits = self.architecture.logits(layers, pixels)
-        # Put classes before rows, since torch's softmax over a short inner axis is four times slower.
-        return torch.log_softmax(logits.mT.contiguous(), 1).mT
+        # Put classes before rows, since torch's softmax over a short inner axis is four times slower. Logits have fewer
+        # bits than pixels under autocast, which does not round losses.
+        return torch.log_softmax(logits.mT.to(pixels.dtype).contiguous(), 1).mT
 
     def manual_gradient(
         self,

@@ -105,7 +105,7 @@ class Evaluator:
         self.evaluations: dict[int, Evaluation] = {}
         refine = first.refine if isinstance(first, RefinedTraining) else 0
         if first:
-            self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine)
+            self.sampling = Sampling(first.samples, first.view, first.afresh, first.log_p_precision, refine)
         else:
             self.sampling = Sampling()
 

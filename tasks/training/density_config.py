@@ -6,7 +6,7 @@ A held-out fold belongs to a random partition of the rows, drawn either by Engra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
+from tasks.numerics.precision import DecoderPrecision, Precision
 from tasks.training.chains import recorded_conflicts
-from tasks.training.recipe import Count, Privacy, Rate, Recipe
+from tasks.training.recipe import Count, Privacy, Rate, Recipe, check_precision
 
 if TYPE_CHECKING:
     from tasks.datasets.images import PictureSet
@@ -199,6 +201,10 @@ class DensityTraining(Ranged):
     width: float = 1.0
     joins_copies: bool = False
     """Whether exact copies are held out together."""
+    # The recipe's text, which identifies states of chains, contains the precision.
+    precision: Precision = field(default="float32", repr=False, metadata={ADDED_LATER: True})
+    log_p_precision: DecoderPrecision = field(default="float32", repr=False, metadata={ADDED_LATER: True})
+    """Number format of the decoder's products in estimates of log p. States of chains precede all estimates."""
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
@@ -206,6 +212,8 @@ class DensityTraining(Ranged):
         if self.privacy is not None and self.model.name != "vae":
             # Batch norm mixes the images of a minibatch, and a user's model may do the same.
             yield f"privacy is set and model is {self.model.name}; it must be vae, whose rows never mix"
+        if self.privacy is not None:
+            check_precision(self.precision)
         if self.outliers and is_own(self.model.name):
             yield f"outlier_share is {self.outliers}; it must be 0 for your own model, which may have such a component"
         yield from recorded_conflicts(self.recorded, self.epochs, first=1)
@@ -213,7 +221,7 @@ class DensityTraining(Ranged):
     @property
     def recipe(self) -> Recipe:
         """The training recipe, with torch's epsilon as in the paper. Raises ValueError if it is impossible."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
+        return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8, precision=self.precision)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Elbo:
 
     def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
         """Return the negative bound of every input, (models, rows)."""
-        mean, log_variance = self.vae.encode(layers, x)
+        mean, log_variance = (code.to(x.dtype) for code in self.vae.encode(layers, x))
         z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
         return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
 

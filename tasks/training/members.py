@@ -87,7 +87,7 @@ class Trained:
 
     best_epoch: int
     history: tuple[Epoch, ...]
-    weights: Mapping[str, NDArray[np.floating]]  # in the recipe's precision
+    weights: Mapping[str, NDArray[np.floating]]  # float32, or float64 if that is the recipe's precision
     state: State | None = None
     epsilons: tuple[float, ...] | None = None  # of differential privacy, spent by the end of each epoch
 

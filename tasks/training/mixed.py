@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, Work, format_shape, single_table, task
+from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -26,6 +26,7 @@ from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part
 from tasks.datasets.picture_rows import Concatenated, Selected, Sliceable, Subset
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
+from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import check_private, classifier_work, model_row
 from tasks.training.members import Member, Spec, Trained, minibatches
@@ -67,6 +68,8 @@ class Mixture(Ranged):
     schedule: tuple[tuple[int, float], ...] = ()
     batch: Count = 128
     privacy: Privacy | None = None
+    # The recipe's text, which identifies states of chains, contains the precision.
+    precision: Precision = field(default="float32", repr=False, metadata={ADDED_LATER: True})
 
     def conflicts(self) -> Iterator[str]:
         if not self.shares:
@@ -79,7 +82,9 @@ class Mixture(Ranged):
     @property
     def recipe(self) -> Recipe:
         """The training recipe. Raises ValueError for impossible settings."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
+        return Recipe(
+            self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser, precision=self.precision
+        )
 
 
 def batch_key(config: Mixture) -> Mixture:

@@ -7,15 +7,15 @@ add a loss or an operation after each step, see `tasks.training.objective`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tasks.contract.extras import OPACUS, Extra
 from tasks.contract.ranges import AtLeast, AtMost, Finite, Ranged, Share
+from tasks.numerics.precision import Precision
 
 OptimiserName = Literal["adam", "rmsprop"]
-Precision = Literal["float32", "float64"]
 EPSILON = 1e-7
 Count = Annotated[int, AtLeast(1)]  # number of epochs, rows or parts
 Rate = Annotated[float, Finite()]  # learning rate
@@ -30,6 +30,8 @@ class Recipe(Ranged):
     schedule: pairs (epoch, factor), epochs ascending: after this epoch, the learning rate is the initial one times the
         factor.
     optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon.
+    precision: number format of the products of a step. With float64, weights and all other operations have the same
+        format; tests use it.
     accumulate: if above 1, a step computes its `batch` rows in this number of equal parts, which limits its memory. The
         gradients add up to the gradient of the whole minibatch, up to rounding. Batch norm treats each part as a
         minibatch, parts draw different random numbers, and an objective's operation after a step runs once per whole
@@ -43,7 +45,7 @@ class Recipe(Ranged):
     schedule: tuple[tuple[int, float], ...] = ()
     optimiser: OptimiserName = "adam"
     epsilon: Annotated[float, Finite()] = EPSILON
-    precision: Precision = "float32"
+    precision: Precision | Literal["float64"] = "float32"
     accumulate: Count = 1
 
     def conflicts(self) -> Iterator[str]:
@@ -91,15 +93,25 @@ class Privacy(Ranged):
         return min(steep, 1 - max(0.0, flat))
 
 
+def check_precision(precision: str) -> None:
+    """Raise ValueError if private training does not support this precision."""
+    _check_private_settings({"precision": (precision, "float32")})
+
+
 def check_recipe(recipe: Recipe) -> None:
     """Raise ValueError if the recipe has a setting that private training does not support."""
+    check_precision(recipe.precision)
     settings = {
         "patience": (recipe.patience, 0),
         "schedule": (recipe.schedule, ()),
         "optimiser": (recipe.optimiser, "adam"),
-        "precision": (recipe.precision, "float32"),
         "accumulate": (recipe.accumulate, 1),
     }
+    _check_private_settings(settings)
+
+
+def _check_private_settings(settings: Mapping[str, tuple[object, object]]) -> None:
+    """Raise ValueError for a setting (value, required value) that differs from what private training requires."""
     for name, (value, required) in settings.items():
         if value != required:
             raise ValueError(f"privacy is set and {name} is {value}; it must be {required}")

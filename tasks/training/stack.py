@@ -102,7 +102,7 @@ class Stack:
         captured: bool = False,
     ) -> None:
         device = data.device
-        dtype = getattr(torch, spec.recipe.precision)
+        dtype = torch.float64 if spec.recipe.precision == "float64" else torch.float32
         self.spec = spec
         self.data = data
         self.aliases = aliases

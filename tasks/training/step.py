@@ -3,6 +3,9 @@
 On a CPU, a step with explicit gradients processes one model after another, and a step with autograd processes all
 models together. On a GPU, where the step may be recorded, it processes all models together and does not depend on
 values that only the host has.
+
+With the precision bfloat16, every step uses autograd, and only the losses are computed under autocast. The loss that
+selects the best epoch and all outputs of trained models have the precision of the weights.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.models.layers import Mode
+from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand
@@ -44,6 +48,7 @@ class Step:
         keys: Tensor,
     ) -> None:
         self.learning = spec.learning
+        self.precision = spec.recipe.precision
         self.data = data
         self.fixed = fixed
         self.optimiser = optimiser
@@ -59,7 +64,9 @@ class Step:
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
         self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
-        self._written_out = not self.together and self.by_hand is not None  # until a gradient is missing
+        self._written_out = (
+            not self.together and self.by_hand is not None and self.precision != "bfloat16"
+        )  # until a gradient is missing
         # For each model: its tensors (*shape), its stack of one, its key and its steps. They are split once here
         # instead of in every step.
         positions = range(len(keys))
@@ -181,7 +188,8 @@ class Step:
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
         )
-        losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
+        with autocast(part.pixels.device.type, self.precision):
+            losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
         return loss if self.learning.total else loss / count
 

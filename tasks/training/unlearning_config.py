@@ -8,12 +8,14 @@ follow its released code; the others are Engram's. Steps use the optimiser of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, UpTo
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Share
+from tasks.numerics.precision import Precision
 from tasks.training.recipe import Count, OptimiserName, Recipe
 
 UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
@@ -118,7 +120,7 @@ UNLEARNING: Mapping[UnlearningName, type[Retraining | Method]] = {
 class Unlearning(Ranged):
     """The kept images, the images to be forgotten, and the method.
 
-    `validation`, `classes`, `augmentation`, `crop`, `optimiser` and `batch` are as in the training
+    `validation`, `classes`, `augmentation`, `crop`, `optimiser`, `batch` and `precision` are as in the training
     (`tasks.training.mixed.Mixture`). `seed` determines the order of minibatches and the random labels.
     """
 
@@ -132,6 +134,8 @@ class Unlearning(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
     optimiser: OptimiserName = "adam"
     batch: Count = 128
+    # The recipe's text, which identifies states of chains, contains the precision.
+    precision: Precision = field(default="float32", repr=False, metadata={ADDED_LATER: True})
 
     def conflicts(self) -> Iterator[str]:
         for name in ("kept", "forgotten"):
@@ -142,4 +146,12 @@ class Unlearning(Ranged):
     @property
     def recipe(self) -> Recipe:
         """The recipe of the unlearning steps. Raises ValueError for impossible settings."""
-        return Recipe(self.method.epochs, self.batch, self.method.learning_rate, 0, (), self.optimiser)
+        return Recipe(
+            self.method.epochs,
+            self.batch,
+            self.method.learning_rate,
+            0,
+            (),
+            self.optimiser,
+            precision=self.precision,
+        )

@@ -139,24 +139,50 @@ def exactly(target_device: torch.device) -> Iterator[None]:
             yield
         return
     library: Any = torch.backends.cudnn
-    kinds = (library.conv, library.rnn)  # torch requires both settings to be equal
-    before = [kind.fp32_precision for kind in kinds]
     repeatable = library.deterministic
     library.deterministic = True
-    for kind in kinds:
-        kind.fp32_precision = "ieee"
     try:
-        with full_float32():
+        with _cudnn_products("ieee"), full_float32():
             yield
     finally:
         library.deterministic = repeatable
-        for kind, precision in zip(kinds, before, strict=True):
-            kind.fp32_precision = precision
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU. Restores the settings afterwards.
+    """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU, inside the block."""
+    with _products("highest"):
+        yield
+
+
+@contextmanager
+def tf32_products() -> Iterator[None]:
+    """Round the factors of a GPU's float32 products and convolutions to TF32. Restores the settings afterwards."""
+
+    with _cudnn_products("tf32"), _products("high"):
+        yield
+
+
+@contextmanager
+def _cudnn_products(precision: str) -> Iterator[None]:
+    """Compute float32 convolutions of a GPU in one of torch's precisions."""
+    import torch
+
+    library: Any = torch.backends.cudnn
+    kinds = (library.conv, library.rnn)  # torch requires both settings to be equal
+    before = [kind.fp32_precision for kind in kinds]
+    for kind in kinds:
+        kind.fp32_precision = precision
+    try:
+        yield
+    finally:
+        for kind, precision_before in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision_before
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
+    """Compute float32 products in one of torch's precisions.
 
     Both torch settings that reduce precision are restored, `set_float32_matmul_precision` and
     `torch.backends.*.fp32_precision`, since torch refuses to multiply if they contradict each other.
@@ -169,7 +195,7 @@ def full_float32() -> Iterator[None]:
         legacy = torch.get_float32_matmul_precision()
     except RuntimeError:  # only available through the backends
         legacy = None
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeVar
 
-from tasks.contract.job import ANSWER_ONLY
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
 from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
+from tasks.models.custom import is_own
+from tasks.numerics.precision import DecoderPrecision, Precision
 from tasks.programs.config import Program, Returns, StatedPrivacy, row_conflicts
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
-from tasks.training.recipe import Count, Privacy, Rate
+from tasks.training.recipe import Count, Privacy, Rate, check_precision
 
 RETURNS: tuple[Returns, ...] = ("log_likelihood",)  # of a user's program
 RELEASED = ("mnist", "cifar10", "celeba")  # data sets for which the paper's code draws partitions
@@ -117,9 +119,13 @@ class ModelTraining(Ranged):
     """Share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
     """Differential privacy (section 5), or the division of non-private training into links."""
+    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    """Ours: number format of the products in training; weights are always float32."""
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
+        if self.guarantee is not None:
+            check_precision(self.precision)
         yield from ()
 
     @property
@@ -166,6 +172,8 @@ class Memorization(Ranged):
     """Ours: number of training images, from the first; 0: all."""
     samples: Annotated[int, AtLeast(1)] = 256
     """Number of codes per estimate of log p, for density models by Engram."""
+    log_p_precision: DecoderPrecision = field(default="float32", metadata={ADDED_LATER: True})
+    """Ours: number format of the decoder's products in estimates of log p, for density models by Engram."""
     resample_pixels: bool = False
     """Whether binarised or dequantised pixels are drawn again for each model, as published; false: once for all models.
     """
@@ -193,6 +201,11 @@ class Memorization(Ranged):
                     f"evaluation_split is test and training is {self.training.tag}; it must be train, since a program "
                     "scores the rows of the training images"
                 )
+        if self.log_p_precision != "float32" and not self.has_decoder:
+            yield (
+                f"log_p_precision is {self.log_p_precision}; it must be float32 for your own model or program, whose "
+                "log p has no built-in decoder"
+            )
         if isinstance(self.estimator, SingleRows) and self.measure(NeighbourMeasure) is not None:
             yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
         if self.has_released_partitions:
@@ -215,6 +228,11 @@ class Memorization(Ranged):
     def measure(self, kind: type[M]) -> M | None:
         """Return the requested measure of this kind. None if it is not requested."""
         return next((measure for measure in self.measures if isinstance(measure, kind)), None)
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether log p is estimated with the decoder of a built-in model."""
+        return isinstance(self.training, ModelTraining) and not is_own(self.training.model.name)
 
     @property
     def recorded(self) -> tuple[int, ...]:

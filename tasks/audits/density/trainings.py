@@ -177,6 +177,8 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining | Progr
         privacy=config.training.guarantee,
         width=config.training.width,
         joins_copies=joins_copies,
+        precision=config.training.precision,
+        log_p_precision=config.log_p_precision,
     )
 
 

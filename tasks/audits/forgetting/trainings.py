@@ -106,6 +106,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
         learning_rate=recipe.learning_rate,
         schedule=recipe.schedule,
         batch=recipe.batch,
+        precision=recipe.precision,
     )
     return chain(train, mixture, recipe.link)[-1]
 
@@ -128,6 +129,7 @@ def _unlearning_job(
         seed=seeds.derive(mixture.seed, method.tag),
         optimiser=mixture.optimiser,
         batch=mixture.batch,
+        precision=mixture.precision,
     )
     return Job(unlearn, unlearning, (before,))
 

@@ -173,6 +173,7 @@ def mixture(
         learning_rate=recipe.learning_rate,
         batch=recipe.batch,
         privacy=recipe.privacy,
+        precision=recipe.precision,
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.tuning_config import Full, LanguageModelTuning, LowRank, Reading
+from tasks.numerics.precision import Precision
 from tasks.training.privacy_config import DifferentialPrivacy, WithoutPrivacy, guarantee_of
 from tasks.training.recipe import Privacy
 

@@ -58,6 +58,7 @@ class CanaryTraining(RegularisedTraining):
             batch=self.batch,
             privacy=self.guarantee,
             width=self.width,
+            precision=self.precision,
         )
 
 

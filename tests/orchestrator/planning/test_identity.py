@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import KEY_FORMAT, key_of, run_id
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.datasets.dataset import Dataset
 
 
@@ -85,6 +85,18 @@ def test_every_field_is_in_key() -> None:
     configs = (Config(), Wider(), Wider(noise=0.5))
     assert len({key(config) for config in configs}) == len(configs)
     assert len({key_of(Job(first, Holder(config)), ()) for config in configs}) == len(configs)
+
+
+@dataclass(frozen=True)
+class Extended(Config):
+    """The same configuration, with a field that was added after the first stored results."""
+
+    precision: str = field(default="float32", metadata={ADDED_LATER: True})
+
+
+def test_later_field_enters_key_unless_default() -> None:
+    assert key(Extended()) == key(Config())
+    assert key(Extended(precision="bfloat16")) != key(Config())
 
 
 @pytest.mark.parametrize("data", [Dataset("mnist")])

@@ -17,7 +17,9 @@ from tasks.models.counter_rng import CounterRng, step_keys
 from tasks.models.importance import Chunk, Sampling, code_keys, estimate_log_density, mean_of
 from tasks.models.layers import ZERO, Layers, Weight
 from tasks.models.likelihoods import Binary, Gaussian, Logit, fixed_inputs, observation_keys
+from tasks.models.tf32 import round_to_tf32
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outline_weights
+from tasks.numerics.precision import DecoderPrecision
 from tests.tasks.models.plain import Plain, stack
 
 MODELS = 3
@@ -82,13 +84,29 @@ def test_float32_error_is_below_a_ten_thousandth_nat() -> None:
     assert float((exact - single_estimate).abs().max()) < 1e-4
 
 
-def test_bfloat16_approximates_float32() -> None:
-    tensors = {name: tensor.float() for name, tensor in stack(SMALL, MODELS).items()}
-    estimates = [
-        log_p(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, replace(Sampling(64), decoder=decoder))  # type: ignore[arg-type]
-        for decoder in ("as trained", "bfloat16")
-    ]
-    assert 0 < float((estimates[0] - estimates[1]).abs().max()) < 0.02
+LOWER: list[tuple[Autoencoder, DecoderPrecision, float]] = [
+    (SMALL, "tf32", 0.003),
+    (SMALL, "bfloat16", 0.02),
+    (NARROW["cifar10"], "tf32", 0.003),
+]
+
+
+@pytest.mark.parametrize(("vae", "precision", "error"), LOWER, ids=["small-tf32", "small-bfloat16", "cifar10-tf32"])
+def test_lower_precision_approximates_float32(vae: Autoencoder, precision: DecoderPrecision, error: float) -> None:
+    exact_tensors = stack(vae, MODELS)
+    tensors = {name: tensor.float() for name, tensor in exact_tensors.items()}
+    lower = Sampling(64, precision=precision)
+    single = log_p(vae, tensors, pixels(vae), ROWS, MEMBERS, Sampling(64))
+    estimate = log_p(vae, tensors, pixels(vae), ROWS, MEMBERS, lower)
+    assert 0 < float((single - estimate).abs().max()) < error
+    exact = log_p(vae, exact_tensors, pixels(vae), ROWS, MEMBERS, Sampling(64))
+    assert torch.equal(exact, log_p(vae, exact_tensors, pixels(vae), ROWS, MEMBERS, lower))
+
+
+def test_tf32_keeps_eleven_bits() -> None:
+    values = torch.tensor([1 + 2**-10, 1 + 2**-11, -1 - 2**-11 - 2**-20, 1 + 2**-12, torch.inf, torch.nan])
+    expected = torch.tensor([1 + 2**-10, 1 + 2**-10, -1 - 2**-10, 1, torch.inf, torch.nan])
+    torch.testing.assert_close(round_to_tf32(values), expected, atol=0, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(

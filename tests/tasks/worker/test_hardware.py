@@ -61,6 +61,9 @@ def test_gpu_computes_exact_float32_and_restores_settings(
             library.rnn.fp32_precision,
         ) == (True, "ieee", "ieee")
         assert torch.get_float32_matmul_precision() == "highest"
+        with hardware.tf32_products():
+            assert (library.conv.fp32_precision, torch.get_float32_matmul_precision()) == ("tf32", "high")
+        assert (library.conv.fp32_precision, torch.get_float32_matmul_precision()) == ("ieee", "highest")
         raise KeyError
     assert (
         library.deterministic,

@@ -32,9 +32,10 @@ from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
+from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
+from tasks.numerics.precision import Precision
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import check_writable
 from tasks.training.recipe import Privacy

@@ -45,9 +45,9 @@ from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
+from tasks.numerics.precision import Precision
 from tasks.worker import hardware
 from tasks.worker.files import File, FileError
 

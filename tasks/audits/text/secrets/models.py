@@ -20,9 +20,10 @@ from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
+from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
+from tasks.numerics.precision import Precision
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import check_writable
 from tasks.training.recipe import Privacy
