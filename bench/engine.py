@@ -14,7 +14,7 @@ from tasks.training.density_objective import Elbo
 from tasks.training.device_data import resident
 from tasks.training.members import Member, Spec
 from tasks.training.objective import Objective
-from tasks.training.recipe import Recipe
+from tasks.training.recipe import Precision, Recipe
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy, Workload, steps_of, stream, synchronise
 
@@ -36,19 +36,19 @@ def first(data: Images, count: int) -> Images:
     )
 
 
-def corner(data: Images, side: int) -> Images:
-    """Return the upper left corner of each image, `side` pixels wide and high."""
-    train = data.train_images[:, :side, :side]
-    test = data.test_images[:, :side, :side]
-    return Images(train, data.train_labels, test, data.test_labels, data.classes)
-
-
 def classifiers(
-    data: Images, device: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
+    data: Images,
+    device: torch.device,
+    network: str = "mlp1",
+    members: int = 1,
+    epochs: int = 1,
+    batch: int = BATCH,
+    precision: Precision = "float32",
 ) -> Workload:
     """Return classifiers with different seeds, trained on all images."""
     learning = CrossEntropy(Architecture(network, data.shape, data.classes))
-    return workload(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, device, members)
+    recipe = Recipe(epochs, batch, LEARNING_RATE, patience=10, precision=precision)
+    return workload(learning, recipe, data, device, members)
 
 
 def autoencoders(data: Images, device: torch.device) -> Workload:

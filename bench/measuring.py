@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -34,6 +36,7 @@ class Row:
     required: float = math.nan
     target: float = math.nan
     unit: str = "x"  # of the ratio and its goals; with "s", the ratio is a time and lower is better
+    section: str = ""  # of a long benchmark, which measures a section's rows together
 
     @property
     def met(self) -> bool | None:
@@ -83,10 +86,12 @@ def clock_for(device: torch.device) -> tuple[str, Callable[[], float]]:
 
 
 def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
+    """Return the facts and the table of rows, with a last column for their sections if they have any."""
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
+    has_sections = any(row.section for row in rows)
     lines += [
-        "| measurement | Engram | compared with | ratio | required | target | met |",
-        "|---|---|---|---|---|---|---|",
+        "| measurement | Engram | compared with | ratio | required | target | met |" + " section |" * has_sections,
+        "|---|---|---|---|---|---|---|" + "---|" * has_sections,
     ]
     words = {True: "yes", False: "no", None: ""}
     for row in rows:
@@ -96,7 +101,8 @@ def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
         else:
             ratio = f"{row.ratio:.2f}{unit}"
         goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.required, row.target))
-        lines.append(f"| {row.subject} | {row.engram} | {row.rival} | {ratio} | {goals} | {words[row.met]} |")
+        section = f" {row.section} |" * has_sections
+        lines.append(f"| {row.subject} | {row.engram} | {row.rival} | {ratio} | {goals} | {words[row.met]} |{section}")
     return "\n".join(lines) + "\n"
 
 
@@ -106,6 +112,34 @@ def as_json(setting: dict[str, str], rows: list[Row]) -> str:
         cells = {**asdict(row), "met": row.met}
         plain.append({name: None if value != value else value for name, value in cells.items()})
     return json.dumps({**setting, "rows": plain}, indent=1) + "\n"
+
+
+def read_report(path: Path) -> tuple[dict[str, str], list[Row]]:
+    """Return the facts and rows of a result that `write` wrote, in JSON if its name ends in .json, else in Markdown."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        setting = json.loads(text)
+        return setting, [json_row(cells) for cells in setting.pop("rows")]
+    facts = re.findall(r"^- ([^:\n]+): (.*)$", text, re.MULTILINE)
+    table = [line.strip("|") for line in text.splitlines() if line.startswith("|")]
+    return dict(facts), [markdown_row(line) for line in table[2:]]
+
+
+def json_row(cells: dict[str, Any]) -> Row:
+    del cells["met"]
+    return Row(**{name: math.nan if value is None else value for name, value in cells.items()})
+
+
+def markdown_row(line: str) -> Row:
+    """Return the row of a table line without its outer bars."""
+    cells = [cell.strip() for cell in line.split("|")]
+    (subject, engram, rival), numbers = cells[:3], cells[3:6]
+    section = cells[7] if len(cells) > 7 else ""
+    units = [number.lstrip("0123456789.e+-").strip() for number in numbers]
+    values = []
+    for number, unit in zip(numbers, units, strict=True):
+        values.append(float(number.removesuffix(unit)) if number else math.nan)
+    return Row(subject, engram, rival, *values, unit=next(filter(None, units), "x"), section=section)
 
 
 def bench_parser(description: str | None) -> argparse.ArgumentParser:

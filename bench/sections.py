@@ -1,7 +1,7 @@
 """Measure the sections of a long benchmark in sequence, within a time limit.
 
-The result is written after every row, so an interrupted run keeps its rows. A section that fails adds a row with the
-error, and the other sections continue.
+The result is written after every row, so an interrupted run keeps its rows, and a later sitting can take them over. A
+section that fails adds a row with the error, and the other sections continue.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from bench.measuring import Row, markdown, write
+from bench.measuring import Row, markdown, read_report, write
+
+LEFT_OUT = "left out: "
+CUT_SHORT = "the rest left out: "
+FAILED = "failed: "
+IN_PROGRESS = "in progress"  # the fact that names the section being measured
+TOOK = "took"
+# Facts that two sittings must share for the second to take over the rows of the first. Others, such as the load, vary.
+SAME = ("device", "processor", "versions", "products", "data", "size", "code")
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Sitting:
     seconds: float = math.inf
     rows: list[Row] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    interrupted: str = ""  # the section that was being measured when an earlier sitting was killed
+    earlier_seconds: float = 0.0  # that earlier sittings took
 
     @property
     def elapsed(self) -> float:
@@ -48,15 +58,41 @@ class Sitting:
     def remaining(self) -> float:
         return self.seconds - self.elapsed
 
+    def take_over(self) -> None:
+        """Take over the rows in `out` if they were measured by this code on this hardware.
+
+        A section that failed or was left out is measured again, and one that was interrupted last.
+        """
+        if self.out is None or not self.out.exists():
+            return
+        setting, rows = read_report(self.out)
+        different = [name for name in SAME if setting.get(name) != self.setting.get(name)]
+        if different:
+            self.print_progress(f"{self.out} has another {' and '.join(different)}; it will be replaced")
+            return
+        self.interrupted = setting.pop(IN_PROGRESS, "")
+        incomplete = {self.interrupted, *(row.section for row in rows if is_incomplete(row))}
+        self.rows = [row for row in rows if row.section not in incomplete]
+        self.earlier_seconds = float(setting.get(TOOK, "0").partition(" ")[0])
+        self.setting = {**setting, "continued": self.setting["date"]}
+
     def measure(self, sections: Sequence[Section]) -> list[Row]:
-        """Measure all sections and print the whole table."""
-        for section in sections:
+        """Measure all sections that have no rows yet, and print the whole table."""
+        measured = {row.section for row in self.rows}
+        for section in sorted(sections, key=lambda section: section.name == self.interrupted):
+            if section.name in measured:
+                self.print_progress(f"{section.name}: measured earlier")
+                continue
             if self.remaining < section.seconds:
-                note = f"left out: it may take {section.seconds:.0f} s, and {max(self.remaining, 0):.0f} s were left"
-                self._add(Row(section.name, note))
+                note = f"it may take {section.seconds:.0f} s, and {max(self.remaining, 0):.0f} s were left"
+                self._add(Row(section.name, LEFT_OUT + note, section=section.name))
                 continue
             self.print_progress(f"{section.name} ...")
+            self.setting[IN_PROGRESS] = section.name
+            self._write()
             self._measure_section(section)
+            del self.setting[IN_PROGRESS]
+            self._write()
             release_gpu_memory()
         self.print_progress("done")
         print(markdown(self.title, self.setting, self.rows), end="", flush=True)
@@ -68,20 +104,29 @@ class Sitting:
     def _measure_section(self, section: Section) -> None:
         try:
             for row in section.rows():
-                self._add(row)
+                self._add(replace(row, section=section.name))
                 if self.remaining <= 0:
-                    self._add(Row(section.name, f"the rest left out: {self.seconds:.0f} s were over"))
+                    note = f"{CUT_SHORT}{self.seconds:.0f} s were over"
+                    self._add(Row(section.name, note, section=section.name))
                     return
         except Exception as error:
             traceback.print_exc()
-            self._add(Row(section.name, f"failed: {first_line(error)}"))
+            self._add(Row(section.name, FAILED + first_line(error), section=section.name))
+
+    def _write(self) -> None:
+        self.setting[TOOK] = f"{self.earlier_seconds + self.elapsed:.0f} s"
+        write(self.title, self.setting, self.rows, self.out)
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
-        self.setting["took"] = f"{self.elapsed:.0f} s"
-        write(self.title, self.setting, self.rows, self.out)
+        self._write()
         comparison = f" compared with {row.rival}" if row.rival else ""
         self.print_progress(f"{row.subject}: {row.engram}{comparison}")
+
+
+def is_incomplete(row: Row) -> bool:
+    """Whether the row states that its section, or the rest of it, was not measured."""
+    return row.engram.startswith((LEFT_OUT, CUT_SHORT, FAILED))
 
 
 def first_line(error: BaseException) -> str:

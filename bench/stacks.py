@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from bench.engine import BATCH, FEW_STEPS, STEPS, classifiers, first, seated, steps
 from bench.measuring import Row, Run, in_turn, synchronised_wall_clock
@@ -21,6 +22,7 @@ from bench.sections import release_gpu_memory
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.training import memory
+from tasks.training.recipe import Precision
 from tasks.training.strategies import Strategy, benchmark, candidates, rehearse, synchronise
 from tasks.training.trainer import MOST
 from tasks.worker import hardware
@@ -173,11 +175,19 @@ def epoch_rows(data: Images, device: torch.device, models: int, tiny: bool) -> I
 
 
 def strategy_rows(
-    network: str, data: Images, device: torch.device, max_models: int = MOST, batch: int = BATCH
+    network: str,
+    data: Images,
+    device: torch.device,
+    max_models: int = MOST,
+    batch: int = BATCH,
+    precision: Precision = "float32",
 ) -> Iterator[Row]:
     """Return model-steps per second for every strategy, taken from the engine's own selection."""
     with hardware.exactly(device):
-        workload = classifiers(data, device, network, batch=batch)
+        workload = classifiers(data, device, network, batch=batch, precision=precision)
+        counter = FlopCounterMode(display=False)
+        with counter:
+            rehearse(workload, 1)
         need = memory.need(lambda models: rehearse(workload, models), device)
         release_gpu_memory()
         fitting = max(1, min(max_models, need.fitting(memory.free(device))))
@@ -188,9 +198,10 @@ def strategy_rows(
         chosen_mark = ""
         if name == f"{choice['way']} {members}":
             chosen_mark = " (taken)"
+        speed = f"{rate:,.0f}, {rate * counter.get_total_flops() / 1e12:.3g} TFLOP/s"
         yield Row(
-            f"{network}, {name}{chosen_mark}: model-steps a second",
-            f"{rate:,.0f}" if rate else "failed",
+            f"{network} in {precision}, {name}{chosen_mark}: model-steps a second",
+            speed if rate else "failed",
             f"{rates['loop 1']:,.0f}, loop",
             rate / rates["loop 1"] if rates["loop 1"] else math.nan,
         )
