@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tasks.contract.operations import InputStep, Operations, Step
 from tasks.contract.quantities import ByteCount
 from tasks.contract.resources import NO_RESOURCES, Resources
 
@@ -36,19 +37,23 @@ class Work:
     second. `trained` grows with the epoch that a training run reaches: a later link of a chain counts only its
     additional epochs. `besides` counts all other computation. If training stops automatically, `trained` is the
     expected amount, and the actual amount is between `least` and `most` times the expected one.
+
+    `operations` gives the operations of one unit, or a step from which they are counted, so that a price is also known
+    for a machine on which the unit was never timed. A unit without an entry, such as a user's program, is only timed.
     """
 
     trained: Amounts = field(default_factory=dict)
     besides: Amounts = field(default_factory=dict)
     least: float = 1.0
     most: float = 1.0
+    operations: Mapping[str, Operations | Step | InputStep] = field(default_factory=dict)
 
     def beyond(self, before: Work) -> Work:
         """Return the work that remains after an earlier link of the chain."""
         remaining = {}
         for unit, count in self.trained.items():
             remaining[unit] = max(0.0, count - before.trained.get(unit, 0.0))
-        return Work(remaining, self.besides, self.least, self.most)
+        return replace(self, trained=remaining)
 
     @property
     def amounts(self) -> Amounts:

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, Work, task
 from tasks.contract.schemas import MODEL
-from tasks.datasets.boxed.partition import TrainingImages
+from tasks.counting.steps import DenoisingStep, EmbeddingStep
+from tasks.datasets.boxed.partition import TrainingImages, expect_sizes
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
-from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 from tasks.self_supervised.snapshots import weights_of
 from tasks.worker import hardware
 
@@ -70,7 +71,36 @@ def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusi
     return replace(config, diffusion=replace(config.diffusion, epochs=end), kept=end == config.epochs)
 
 
-@task(version=1, name="diffusion.train", gpus=1.0, trains=1)
+def work(config: EmbeddingDiffusion) -> Work:
+    """Return the work of embedding the images once and of training on them."""
+    from tasks.datasets.catalog import load_with_boxes
+
+    sizes = expect_sizes(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
+    images = sizes.public if config.images.part == "X" else sizes.trained
+    diffusion = config.diffusion
+    training = f"train a U-Net at {diffusion.resolution}"
+    embedding = f"embed with {config.encoder.backbone} at {config.encoder.resolution}"
+    return Work(
+        {training: float(images * diffusion.epochs)},
+        {embedding: float(images)},
+        operations={training: denoising_step(config), embedding: EmbeddingStep(config.encoder)},
+    )
+
+
+def denoising_step(config: EmbeddingDiffusion, is_sampling: bool = False) -> DenoisingStep:
+    """Return the step of the training, or of drawing images."""
+    diffusion = config.diffusion
+    return DenoisingStep(
+        diffusion.unet,
+        diffusion.resolution,
+        layer_features(config.encoder, 0),
+        diffusion.batch // diffusion.accumulate,
+        diffusion.precision,
+        is_sampling,
+    )
+
+
+@task(version=1, name="diffusion.train", gpus=1.0, trains=1, work=work)
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     """Train the diffusion model (DIFFUSION) for the encoder in the last row of a SNAPSHOTS table.
 

@@ -6,17 +6,18 @@ reconstructions. Planning does not import torch; computing does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
-from tasks.datasets.boxed.partition import TrainingImages
+from tasks.counting.steps import ClassifierStep
+from tasks.datasets.boxed.partition import TrainingImages, expect_sizes
 from tasks.datasets.images import Images
 from tasks.models import catalog
 from tasks.models.catalog import Network
@@ -65,7 +66,28 @@ class PixelTraining(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
 
 
-@task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1)
+def work(config: PixelTraining) -> Work:
+    """Return the work of the training on nine tenths of the images, with the rest evaluated after every epoch."""
+    from tasks.datasets.catalog import load_with_boxes
+    from tasks.training.classifier import classifier_work
+
+    sizes = expect_sizes(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
+    images = sizes.public if config.images.part == "X" else sizes.trained
+    held_out = int(HELD_OUT * images)
+    shape = (config.resolution, config.resolution, 3)
+    network = config.classifier.network
+    step = ClassifierStep(
+        str(network),
+        shape,
+        sizes.classes,
+        batch=config.classifier.batch,
+        augmentation=config.classifier.augmentation,
+    )
+    recipe = replace(config.classifier.recipe, patience=0)
+    return classifier_work(network.name, shape, recipe, images - held_out, held_out, step=step)
+
+
+@task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1, work=work)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Train the classifier and return it as a one-row table (PIXEL_CLASSIFIER)."""
     from tasks.datasets.boxed.crops import evaluation_pictures

@@ -8,6 +8,7 @@ conditional batch norm instead of group norm: Bordes et al. 2022, section 3 and 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,8 +75,10 @@ def sines(times: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], -1)
 
 
-def exact(values: Tensor) -> torch.autocast:
+def exact(values: Tensor) -> AbstractContextManager[object]:
     """Compute in the precision of the weights inside this context."""
+    if values.is_meta:  # tensors without memory, which are only counted; torch has no autocast for them
+        return nullcontext()
     return torch.autocast(values.device.type, enabled=False)
 
 

@@ -19,6 +19,13 @@ from tasks.contract.extras import TRANSFORMERS
 from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning
+from tasks.language_models.token_operations import (
+    SAMPLED,
+    continuing_operations,
+    known,
+    mean_tokens,
+    training_operations,
+)
 from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
@@ -44,9 +51,21 @@ def work(config: FineTuning) -> Work:
     activity = "train" if config.privacy is None else "privately train"
     if config.adaptation == "lora":
         activity = f"{activity} adapters of"
+    training = f"{activity} {config.model.name}"
+    asking = f"ask {config.model.name}"
+    contexts = [f"{question.question} {question.context}" for question in questions.train[:SAMPLED]]
+    answers = [", ".join(question.golds[0]) for question in questions.train[:SAMPLED]]
+    prompt = mean_tokens(config.model, contexts, config.length)
+    answer = mean_tokens(config.model, answers, config.answer_length)
     return Work(
-        {f"{activity} {config.model.name}": training_count * config.epochs},
-        {f"ask {config.model.name}": question_count * len(config.asked)},
+        {training: training_count * config.epochs},
+        {asking: question_count * len(config.asked)},
+        operations=known(
+            {
+                training: training_operations(config, prompt, answer),
+                asking: continuing_operations(config, prompt, answer),
+            }
+        ),
     )
 
 

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.contract.job import Inputs, Work, task
+from tasks.contract.operations import PRODUCT
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import interval_columns, interval_fields
 from tasks.linear_memorization.gaussian_samples import Array, stacks
@@ -83,7 +84,16 @@ class Spectrum:
 def work(config: Flow) -> Work:
     """Estimate the work: eigenvectors of every training's samples."""
     rank = min(config.samples, config.features + 1)
-    return Work(besides={"linear curves": config.trainings * config.samples * config.features * rank})
+    return _linear_work("linear curves", config.trainings * config.samples * config.features * rank)
+
+
+# A reduction of a symmetric matrix to its eigenvalues and eigenvectors takes about 9 n^3 operations (Golub & Van Loan
+# 2013, "Matrix computations", section 8.3), in small steps that reach a fraction of the rate of a matrix product.
+REDUCTION = 20.0
+
+
+def _linear_work(unit: str, products: float) -> Work:
+    return Work(besides={unit: products}, operations={unit: {PRODUCT: REDUCTION}})
 
 
 @task(version=1, name="linear_memorization.curves", gpus=1.0, work=work)
@@ -215,7 +225,7 @@ class Recovery(Ranged):
 def _recovery_work(config: Recovery) -> Work:
     """Estimate the work: linear systems of every training's samples."""
     rank = min(config.samples, config.features + 1)
-    return Work(besides={"linear recovery": config.trainings * config.samples * config.features * rank})
+    return _linear_work("linear recovery", config.trainings * config.samples * config.features * rank)
 
 
 @task(version=1, name="linear_memorization.recovery", gpus=1.0, work=_recovery_work)

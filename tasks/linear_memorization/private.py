@@ -26,7 +26,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, Work, task
+from tasks.contract.operations import BYTES, PRODUCT
 from tasks.linear_memorization.gaussian_samples import Array
 from tasks.linear_memorization.private_config import Mechanism, Private, settings
 from tasks.numerics.statistics import mean
@@ -55,7 +56,18 @@ PRIVATE = pa.schema(
 )
 
 
-@task(version=1, name="linear_memorization.private", gpus=1.0)
+def work(config: Private) -> Work:
+    """Return the work: full-batch steps of every training in every setting, as multiplications."""
+    unit = "private linear descent"
+    steps = config.trainings * config.steps * len(list(settings(config)))
+    # A step takes two products of the samples with the weights, and reads the samples twice, in float64.
+    return Work(
+        besides={unit: float(steps * config.samples * config.features)},
+        operations={unit: {PRODUCT: 4.0, BYTES: 16.0}},
+    )
+
+
+@task(version=1, name="linear_memorization.private", gpus=1.0, work=work)
 def private(config: Private, _: Inputs) -> pa.Table:
     """Measure m for every mechanism and epsilon, with its bounds (PRIVATE).
 

@@ -8,23 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.self_supervised.pretraining_config import EncoderConfig, small_resnet_width
-
 # Bytes of embeddings in memory at a time, unless a single layer has more. More layers at a time decode and embed the
 # images fewer times.
 HELD_BYTES = 2**34
 FLOAT_BYTES = 4
 BASE_BYTES = 3 * 2**30  # libraries, weights, activations, and images of one step
 LEAST_RESERVED = 2**33  # bytes; what jobs need that need less is measured while they run
-# Columns of a backbone's embeddings.
-FEATURES = {"resnet18": 512, "resnet34": 512, "resnet50": 2048, "resnet101": 2048}
-FEATURES |= {"vit-ti": 192, "vit-s": 384, "vit-b": 768, "vit-l": 1024}
-
-
-def layer_widths(config: EncoderConfig) -> tuple[int, ...]:
-    """Return the columns of each layer's embeddings: of the backbone, then of the projector's layers."""
-    backbone_width = FEATURES.get(config.backbone) or 4 * small_resnet_width(config.backbone)
-    return backbone_width, *config.projector
 
 
 def group_layers(widths: Mapping[int, int], images: int, most: int = HELD_BYTES) -> list[tuple[int, ...]]:

@@ -18,12 +18,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, Work, task
+from tasks.contract.operations import BYTES, LAUNCHES, PRODUCT
 from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, Share
-from tasks.datasets.boxed.partition import TrainingImages, split_pictures
+from tasks.counting.steps import EmbeddingStep
+from tasks.datasets.boxed.partition import TrainingImages, expect_sizes, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
-from tasks.self_supervised.embedding_memory import group_layers, layer_widths, reserved_memory
-from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.embedding_memory import group_layers, reserved_memory
+from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 from tasks.self_supervised.snapshots import epochs, weights_of
 from tasks.worker import hardware
 
@@ -67,14 +69,35 @@ def _memory(config: LinearProbe) -> int:
     """Return the bytes of host memory that probes reserve."""
     from tasks.datasets.catalog import load_with_boxes
 
-    parts = split_pictures(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
-    widths = dict(enumerate(layer_widths(config.encoder)))
-    probed = config.layers or (0, max(widths))
-    images = len(parts.rows(config.images.part)) + len(parts.rows("validation"))
-    return reserved_memory({layer: widths[layer] for layer in probed if layer in widths}, images)
+    sizes = expect_sizes(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
+    layers = config.layers or (0, len(config.encoder.projector))
+    widths = {layer: layer_features(config.encoder, layer) for layer in layers}
+    return reserved_memory(widths, sizes.trained + sizes.validation)
 
 
-@task(version=1, name="self_supervised.linear_probe", gpus=1.0, memory=_memory)
+def work(config: LinearProbe) -> Work:
+    """Return the work for one snapshot: embeddings of all images, and the training of the probes.
+
+    A table of snapshots has one row in most audits.
+    """
+    from tasks.datasets.catalog import load_with_boxes
+
+    sizes = expect_sizes(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
+    embedding = f"embed with {config.encoder.backbone} at {config.encoder.resolution}"
+    probe = f"probe {config.encoder.backbone}"
+    # Each layer has its own probe. A step of SGD computes two products of its images with the weights, and updates
+    # them with their momentum.
+    layers = config.layers or (0, len(config.encoder.projector))
+    features = sum(layer_features(config.encoder, layer) for layer in layers)
+    weights = features * sizes.classes
+    step = {PRODUCT: 4.0 * weights, BYTES: 20.0 * weights / config.batch, LAUNCHES: 20.0 / config.batch}
+    return Work(
+        besides={embedding: sizes.trained + sizes.validation, probe: float(config.epochs * sizes.trained)},
+        operations={embedding: EmbeddingStep(config.encoder), probe: step},
+    )
+
+
+@task(version=1, name="self_supervised.linear_probe", gpus=1.0, work=work, memory=_memory)
 def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
     """Measure the accuracy of probes on each snapshot (PROBES).
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tasks.contract.job import Inputs, Work, single_table, task
+from tasks.counting.steps import EncoderStep
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.pretraining_config import Pretraining, Supervised, encoder_of_pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
@@ -38,7 +39,23 @@ def work(config: Pretraining) -> Work:
     classes = len(load_with_boxes(config.images.data, config.images.correlation).names)
     pictures = classes * config.images.partition.per_class
     network = f"{config.backbone} at {config.augmentation.resolution}"
-    return Work({f"train {network} by {type(config.criterion).__name__}": pictures * config.epochs})
+    unit = f"train {network} by {type(config.criterion).__name__}"
+    return Work(
+        {unit: pictures * config.epochs}, operations={unit: _step(config, classes, min(config.batch, pictures))}
+    )
+
+
+def _step(config: Pretraining, classes: int, batch: int, is_tuning: bool = False) -> EncoderStep:
+    return EncoderStep(
+        config.criterion,
+        encoder_of_pretraining(config),
+        classes,
+        batch,
+        config.accumulate,
+        config.optimiser,
+        config.precision,
+        is_tuning,
+    )
 
 
 def pretrain_many(
@@ -130,7 +147,19 @@ def tuning(
     return ClassifierTuning(training, start)
 
 
-@task(version=1, name="self_supervised.fine_tune", gpus=1.0, trains=1)
+def _tuning_work(config: ClassifierTuning) -> Work:
+    """Return the amount of computation: one view of every image in each epoch."""
+    from tasks.datasets.catalog import load_with_boxes
+
+    training = config.training
+    classes = len(load_with_boxes(training.images.data, training.images.correlation).names)
+    pictures = classes * training.images.partition.per_class
+    unit = f"fine-tune {training.backbone} at {training.augmentation.resolution}"
+    step = _step(training, classes, min(training.batch, pictures), is_tuning=True)
+    return Work({unit: pictures * training.epochs}, operations={unit: step})
+
+
+@task(version=1, name="self_supervised.fine_tune", gpus=1.0, trains=1, work=_tuning_work)
 def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
     """Fine-tune an encoder and return its weights after each recorded epoch of fine-tuning (SNAPSHOTS).
 

@@ -135,6 +135,25 @@ WIDTH = 32
 BACKBONES = (*RESNETS, *TRANSFORMERS, "small-resnet")
 
 
+FEATURES = {  # columns of an embedding by the backbone
+    "resnet18": 512,
+    "resnet34": 512,
+    "resnet50": 2048,
+    "resnet101": 2048,
+    "vit-ti": 192,
+    "vit-s": 384,
+    "vit-b": 768,
+    "vit-l": 1024,
+}
+
+
+def layer_features(config: EncoderConfig, layer: int) -> int:
+    """Return the number of columns of an embedding by this layer, without building the network."""
+    if layer:
+        return config.projector[min(layer, len(config.projector)) - 1]
+    return FEATURES.get(config.backbone) or 4 * small_resnet_width(config.backbone)
+
+
 # The name of a backbone.
 Backbone = Annotated[
     str,

@@ -21,9 +21,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract import operations
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
+from tasks.counting.steps import ClassifierStep
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.models import catalog
@@ -93,21 +95,24 @@ def classifier_work(
     way: str = "train",
     width: float = 1.0,
     times: float = 1.0,
+    step: ClassifierStep | None = None,
 ) -> Work:
     """Return the work of training on `examples` images with `validated` validation images after every epoch.
 
     With `ends_at_best_epoch`, the training ends at the best epoch of another training with patience. `way` names the
     unit of work, which refers to the network at its published width. At this `width`, an image is `times` the work.
+    `step` counts the operations of an image, unless the network is an estimator.
     """
     unit = f"{way} {network} on {format_shape(shape)}"
     epoch_work = times * (examples + VALIDATED * validated)
+    counted = {} if step is None else {unit: dataclasses.replace(step, images=1 / times), BEGUN: operations.NONE}
     if not (recipe.patience or ends_at_best_epoch):
-        return Work({unit: recipe.epochs * epoch_work}, {BEGUN: 1.0})
+        return Work({unit: recipe.epochs * epoch_work}, {BEGUN: 1.0}, operations=counted)
     best = _kept_epoch(examples, width)
     lower = min(recipe.epochs, (best / FACTOR) + recipe.patience)
     expected = min(recipe.epochs, best + recipe.patience)
     upper = min(recipe.epochs, (best * FACTOR) + recipe.patience)
-    return Work({unit: expected * epoch_work}, {BEGUN: 1.0}, lower / expected, upper / expected)
+    return Work({unit: expected * epoch_work}, {BEGUN: 1.0}, lower / expected, upper / expected, counted)
 
 
 def _kept_epoch(examples: int, width: float = 1.0) -> float:
@@ -211,6 +216,17 @@ def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
         way=way,
         width=config.width,
         times=times,
+        step=ClassifierStep(
+            str(config.network),
+            images.shape,
+            images.classes,
+            Regularisers(config.dropout, config.batch_norm),
+            config.width,
+            config.batch,
+            config.optimiser,
+            config.augmentation,
+            config.privacy is not None,
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.schemas import make_table
+from tasks.counting.steps import CodesStep, DensityStep
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import (
@@ -337,9 +338,18 @@ def work(config: DensityTraining) -> Work:
         passes = 1 + config.refine
     estimated = evaluated_rows * config.samples * len(config.recorded) * passes
     training_cost, decoding_cost = autoencoder_growth(images.shape, config.width)
+    training_unit, codes_unit = f"{way} {model}", f"draw codes for {model}"
+    name = str(config.model)
+    training_step = DensityStep(
+        name, images.shape, config.width, config.batch, config.privacy is not None, 1 / training_cost
+    )
     return Work(
-        {f"{way} {model}": training_cost * training_rows * config.epochs},
-        {f"draw codes for {model}": decoding_cost * estimated},
+        {training_unit: training_cost * training_rows * config.epochs},
+        {codes_unit: decoding_cost * estimated},
+        operations={
+            training_unit: training_step,
+            codes_unit: CodesStep(name, images.shape, config.width, 1 / decoding_cost),
+        },
     )
 
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
+from tasks.contract.operations import InputStep
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
+from tasks.counting.steps import ClassifierStep
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
@@ -29,7 +31,7 @@ from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import check_private, classifier_work, model_row
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
-from tasks.training.unlearning_config import GradientAscent, Unlearning
+from tasks.training.unlearning_config import Distillation, GradientAscent, Unlearning
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights
@@ -115,7 +117,22 @@ def work(config: Mixture) -> Work:
     examples = sum(len(share.rows(load(share.part.data))) for share in config.shares)
     validated = min(VALIDATED, len(images.test_images))
     way = "train" if config.privacy is None else "privately train"
-    return classifier_work(config.network.name, shape, config.recipe, examples, validated, way=way)
+    step = classifier_step(config, shape, config.classes)
+    return classifier_work(config.network.name, shape, config.recipe, examples, validated, way=way, step=step)
+
+
+def classifier_step(config: Mixture, shape: tuple[int, int, int], classes: int) -> ClassifierStep:
+    """Return the step of a training on images of this shape."""
+    return ClassifierStep(
+        str(config.network),
+        shape,
+        classes,
+        Regularisers(config.dropout, config.batch_norm),
+        batch=config.batch,
+        optimiser=config.optimiser,
+        augmentation=config.augmentation,
+        is_private=config.privacy is not None,
+    )
 
 
 def train_many(
@@ -298,9 +315,9 @@ def _unlearning_work(config: Unlearning) -> Work:
     else:
         images_per_epoch = kept_count + forgotten_count
     # The network comes from the input and is not named in the config, since the reference has the same network.
-    return Work(
-        {f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * images_per_epoch}
-    )
+    unit = f"unlearn on {format_shape(images.shape)} by {config.method.tag}"
+    passes = 4 / 3 if isinstance(config.method, Distillation) else 1.0  # its teacher's forward pass
+    return Work({unit: config.method.epochs * images_per_epoch}, operations={unit: InputStep(passes)})
 
 
 @task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)

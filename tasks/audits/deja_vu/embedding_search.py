@@ -5,7 +5,6 @@ Only the public images of a few layers, and one shard of the crops, are in memor
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.attack import Attack, Crops
 from tasks.audits.deja_vu.embedding_facts import EqualRows, describe_encoder
 from tasks.datasets.boxed.crops import EVALUATED_TOGETHER
-from tasks.datasets.boxed.partition import Partition, split_pictures
+from tasks.datasets.boxed.partition import expect_sizes
 from tasks.datasets.catalog import load_with_boxes
-from tasks.datasets.dataset import Dataset
-from tasks.self_supervised.embedding_memory import FLOAT_BYTES, group_layers, layer_widths, reserved_memory
-from tasks.self_supervised.pretraining_config import EncoderConfig
+from tasks.self_supervised.embedding_memory import FLOAT_BYTES, group_layers, reserved_memory
+from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
@@ -89,11 +87,6 @@ class LayerSearch:
 
 def search_memory(attack: Attack, encoder: EncoderConfig, layers: Sequence[int]) -> int:
     """Return the bytes of host memory that a search of these layers reserves."""
-    widths = dict(enumerate(layer_widths(encoder)))
-    images = _count_public_images(attack.data, attack.correlation, attack.partition)
-    return reserved_memory({layer: widths[layer] for layer in layers if layer in widths}, images, SHARD_BYTES)
-
-
-@functools.cache  # every snapshot of a run has a search of the same images
-def _count_public_images(data: Dataset, correlation: float, partition: Partition) -> int:
-    return len(split_pictures(load_with_boxes(data, correlation), partition).rows("X"))
+    sizes = expect_sizes(load_with_boxes(attack.data, attack.correlation), attack.partition)
+    widths = {layer: layer_features(encoder, layer) for layer in layers}
+    return reserved_memory(widths, sizes.public, SHARD_BYTES)

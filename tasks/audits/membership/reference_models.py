@@ -26,6 +26,7 @@ from tasks.audits.membership.record_pairs import DataSetPair, RecordedPair, Reco
 from tasks.audits.membership.trainings import Mask, check_network, log_odds
 from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.schemas import make_table
+from tasks.counting.steps import ClassifierStep
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Images, is_table
 from tasks.datasets.mixtures import draw_balanced_members
@@ -92,7 +93,15 @@ def work(config: Reference) -> Work:
     training = config.training
     way = "train" if training.privacy is None else "privately train"
     examples = len(images.train_labels) // 2
-    return classifier_work(training.network.name, images.shape, training.recipe, examples, 1, way=way)
+    step = ClassifierStep(
+        str(training.network),
+        images.shape,
+        images.classes,
+        batch=training.batch,
+        augmentation=training.augmentation,
+        is_private=training.privacy is not None,
+    )
+    return classifier_work(training.network.name, images.shape, training.recipe, examples, 1, way=way, step=step)
 
 
 @lru_cache(maxsize=2)  # the trainings of a run use the same images, and devices keep copies while they live

@@ -76,6 +76,30 @@ class Partition(Ranged):
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class PartSizes:
+    """The number of images in a training set, in X and in the validation part, and of classes."""
+
+    trained: int
+    public: int
+    validation: int
+    classes: int
+
+
+def expect_sizes(pictures: BoxedPictures, partition: Partition) -> PartSizes:
+    """Return the sizes of the parts without drawing them, as if no class had too few images.
+
+    Sets of at most a thousandth of the data may differ, because copies count once. For planning only.
+    """
+    classes = len(pictures.names)
+    images = len(pictures.labels)
+    trained = classes * partition.per_class
+    reserved = 2 * classes * max(partition.per_class, partition.largest)
+    public = max(1, min(partition.public or images, images - reserved))
+    own_validation = int(np.count_nonzero(pictures.is_validation)) or int(VALIDATION_SHARE * images)
+    return PartSizes(trained, public, partition.validation or own_validation, classes)
+
+
 @dataclass(frozen=True, eq=False)
 class Parts:
     """The rows of each part, in ascending order."""

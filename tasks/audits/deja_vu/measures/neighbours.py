@@ -22,14 +22,17 @@ from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.embedding_search import LayerMatches, LayerSearch, search_layers, search_memory
 from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given, ReferenceFile, ReferenceTable
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.operations import BYTES, PRODUCT
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
+from tasks.counting.steps import EmbeddingStep
+from tasks.datasets.boxed.partition import expect_sizes
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.numerics.statistics import proportion
-from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining
+from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining, layer_features
 from tasks.worker.files import File
 
 if TYPE_CHECKING:
@@ -122,7 +125,27 @@ def _memory(config: AttackOf) -> int:
     return search_memory(config.attack, encoder_of_pretraining(config.pretraining), config.layers)
 
 
-@task(version=2, name="deja_vu.neighbours", gpus=1.0, memory=_memory)
+def work(config: AttackOf) -> Work:
+    """Return the work of all snapshots of a training: embeddings of crops and public images, and their distances."""
+    pictures = load_with_boxes(config.attack.data, config.attack.correlation)
+    sizes = expect_sizes(pictures, config.attack.partition)
+    crops = 2 * min(sizes.trained, config.attack.partition.attacked or sizes.trained)
+    snapshots = len(config.pretraining.asked)
+    encoder = encoder_of_pretraining(config.pretraining)
+    embedding = f"embed with {encoder.backbone} at {encoder.resolution}"
+    features = sum(layer_features(encoder, layer) for layer in config.layers)
+    pairs = float(snapshots * crops * sizes.public)
+    return Work(
+        besides={embedding: snapshots * (crops + sizes.public), "compare features": pairs * features},
+        operations={
+            embedding: EmbeddingStep(encoder),
+            # A distance takes a product of two rows, and is read twice to select the nearest.
+            "compare features": {PRODUCT: 2.0, BYTES: 12.0 * len(config.layers) / max(1, features)},
+        },
+    )
+
+
+@task(version=2, name="deja_vu.neighbours", gpus=1.0, work=work, memory=_memory)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """Find the neighbours of the crops of both sets (NEIGHBOURS) for each snapshot (SNAPSHOTS)."""
     from tasks.self_supervised.networks import encoder
@@ -172,6 +195,9 @@ def table(
     )
 
 
+GIVEN_FEATURES = 2048  # columns of a table of embeddings, as far as a plan knows
+
+
 @dataclass(frozen=True)
 class AttackOfGiven:
     """Attack on a third-party encoder, given by its file or by a table of its embeddings.
@@ -190,7 +216,21 @@ class AttackOfGiven:
     repeated: int = 0
 
 
-@task(version=2, name="deja_vu.given_neighbours", gpus=1.0)
+def _given_work(config: AttackOfGiven) -> Work:
+    """Return the work of the distances. The encoder is a file, whose operations are not known."""
+    pictures = load_with_boxes(config.attack.data, config.attack.correlation)
+    sizes = expect_sizes(pictures, config.attack.partition)
+    crops = 2 * min(sizes.trained, config.attack.partition.attacked or sizes.trained)
+    unit = "compare images"
+    if config.embeddings is None:
+        return Work(besides={"embed with a given encoder": crops + sizes.public})
+    return Work(
+        besides={unit: float(crops * sizes.public)},
+        operations={unit: {PRODUCT: 2.0 * GIVEN_FEATURES, BYTES: 12.0}},
+    )
+
+
+@task(version=2, name="deja_vu.given_neighbours", gpus=1.0, work=_given_work)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Find the neighbours of the crops of both sets (NEIGHBOURS) with a third-party encoder."""
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)

@@ -32,13 +32,14 @@ from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS
 from tasks.audits.deja_vu.measures.scores import BOTH, estimate
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.job import Inputs, Job, NoSettings, Work, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, interval_columns, interval_fields, row
+from tasks.datasets.boxed.partition import expect_sizes
 from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.diffusion_config import diffusion_config
-from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
+from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, denoising_step, train_diffusion, up_to
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
 from tasks.numerics import seeds
 from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
@@ -77,7 +78,21 @@ class DrawnBy:
     seed: int
 
 
-@task(version=1, name="deja_vu.draw", gpus=1.0)
+def work(config: DrawnBy) -> Work:
+    """Return the work of all sampling steps of both sets."""
+    sizes = expect_sizes(
+        load_with_boxes(config.diffusion.images.data, config.diffusion.images.correlation),
+        config.diffusion.images.partition,
+    )
+    unit = f"denoise with a U-Net at {config.diffusion.diffusion.resolution}"
+    drawings = 2 * (config.pictures or sizes.trained)
+    return Work(
+        besides={unit: float(drawings * config.steps)},
+        operations={unit: denoising_step(config.diffusion, is_sampling=True)},
+    )
+
+
+@task(version=1, name="deja_vu.draw", gpus=1.0, work=work)
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     """Draw the reconstructions (DRAWN) from the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and PIXEL_CLASSIFIER."""
     from tasks.datasets.boxed.crops import evaluation_pictures

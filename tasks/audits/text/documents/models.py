@@ -34,6 +34,12 @@ from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.token_operations import (
+    continuing_operations,
+    known,
+    mean_tokens,
+    training_operations,
+)
 from tasks.numerics import seeds
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import check_writable
@@ -191,7 +197,19 @@ def work(config: DocumentModel) -> Work:
     """Return the amount of work for training and scoring."""
     text_epochs = len(training_texts(config, draw_documents(config))) * config.epochs
     way = "tell" if config.privacy is None else "privately tell"
-    return Work({f"{way} {config.model.name}": text_epochs}, {f"continue {config.model.name}": config.documents})
+    telling = f"{way} {config.model.name}"
+    continuing = f"continue {config.model.name}"
+    tokens = mean_tokens(config.model, load_texts(config.data, config.examples), config.length)
+    return Work(
+        {telling: text_epochs},
+        {continuing: config.documents},
+        operations=known(
+            {
+                telling: training_operations(config, 0.0, tokens),
+                continuing: continuing_operations(config, tokens, config.suffix, config.precision),
+            }
+        ),
+    )
 
 
 def batch_key(config: DocumentModel) -> DocumentModel:
@@ -353,7 +371,11 @@ def _check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.i
 
 def _insertion_work(config: PairedModel) -> Work:
     """Return the amount of work for scoring."""
-    return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
+    texts = read_insertions(config).texts
+    continuing = f"continue {config.model.name}"
+    tokens = mean_tokens(config.model, texts, config.length)
+    counted = continuing_operations(config, tokens, config.suffix, config.precision)
+    return Work({}, {continuing: len(texts)}, operations=known({continuing: counted}))
 
 
 @task(version=2, name="text.score_insertions", gpus=1.0, work=_insertion_work)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.blind_control import BLIND, bag_of_words
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given.model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.given.model import ComparedTexts, both_sets, compared_texts, questions, scoring_work
 from tasks.audits.text.given.table import handout_order, read_log_p
 from tasks.audits.text.question import TextComparison
 from tasks.contract.job import Inputs, Job, Work, task
@@ -59,10 +59,9 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 def work(config: ComparedTexts) -> Work:
     """Return the amount of work for scoring."""
     if config.outputs is not None:
-        text_count = 0
-    else:
-        text_count = sum(map(len, both_sets(config)))
-    return Work({}, {f"score {config.model.name}": text_count})
+        return Work()
+    texts = [text for part in both_sets(config) for text in part]
+    return scoring_work(config, texts, len(texts))
 
 
 @task(version=3, name="text.comparison", gpus=1.0, work=work)

@@ -47,6 +47,12 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.token_operations import (
+    SHARED,
+    known,
+    mean_tokens,
+    reading_operations,
+)
 from tasks.numerics import seeds
 from tasks.worker import hardware
 from tasks.worker.files import File, FileError
@@ -341,14 +347,25 @@ def work(config: GivenLanguageModel) -> Work:
     """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
-    return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
+    texts = load_texts(config.data, config.examples)
+    shared = [text[: config.context] for text in texts]
+    return scoring_work(config, shared, config.identifiers * (config.references + 1), SHARED)
+
+
+def scoring_work(config: GivenQuestion, texts: Sequence[str], count: int, shared: float = 1.0) -> Work:
+    """Return the work of scoring `count` texts like these, of which each reads one token in `shared` anew."""
+    scoring = f"score {config.model.name}"
+    tokens = mean_tokens(config.model, texts, config.length) / shared
+    counted = reading_operations(config, tokens, config.precision)
+    return Work({}, {scoring: count}, operations=known({scoring: counted}))
 
 
 def _planted_work(config: PlantedModel) -> Work:
     """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
-    return Work({}, {f"score {config.model.name}": config.secrets * (config.references + 1)})
+    texts = [secret.text for secret in draw_secrets(config)]
+    return scoring_work(config, texts, config.secrets * (config.references + 1), SHARED)
 
 
 @task(version=2, name="text.score_identifiers", gpus=1.0, work=work)

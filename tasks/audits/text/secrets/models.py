@@ -22,6 +22,13 @@ from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.token_operations import (
+    SHARED,
+    known,
+    mean_tokens,
+    reading_operations,
+    training_operations,
+)
 from tasks.numerics import seeds
 from tasks.programs.config import Program, without_resources
 from tasks.programs.data_writer import check_writable
@@ -126,7 +133,19 @@ def work(config: PairModel) -> Work:
     """Return the amount of work for training and scoring."""
     text_epochs = len(load_texts(config.data, config.examples)) * config.epochs
     candidate_count = config.secrets * (config.references + 1)
-    return Work({f"tell {config.model.name}": text_epochs}, {f"score {config.model.name}": candidate_count})
+    telling = f"tell {config.model.name}"
+    scoring = f"score {config.model.name}"
+    tokens = mean_tokens(config.model, load_texts(config.data, config.examples), config.length)
+    return Work(
+        {telling: text_epochs},
+        {scoring: candidate_count},
+        operations=known(
+            {
+                telling: training_operations(config, 0.0, tokens),
+                scoring: reading_operations(config, tokens / SHARED, config.precision),
+            }
+        ),
+    )
 
 
 def batch_key(config: PairModel) -> PairModel:

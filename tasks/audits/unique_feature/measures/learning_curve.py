@@ -28,7 +28,7 @@ from tasks.audits.unique_feature.questions import EpochScores
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.grouping import group_rows
-from tasks.contract.job import Inputs, Job, single_table, task
+from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
@@ -155,7 +155,20 @@ def learning_curve_many(
         yield index, result if isinstance(result, Exception) else _learning_curve_table(courses[index], result)
 
 
-@task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
+def work(config: LearningCurve) -> Work:
+    """Return the work of the training. Its evaluation takes a forward pass of three images for each probe image."""
+    return classifier.work(config.training)
+
+
+@task(
+    version=2,
+    name="unique_feature.course",
+    gpus=1.0,
+    many=learning_curve_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+)
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     """Compute M and M_w over the probe images after every epoch (LEARNING_CURVE). Epoch 0 is before training.
 

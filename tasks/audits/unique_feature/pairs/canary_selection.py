@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.questions import CanaryPairs, Pairs, SelfInfluenceChoice
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
@@ -285,7 +285,19 @@ def train_many(
         yield from classifier.train_jobs(trainings)
 
 
-@task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+def work(config: RankedTraining) -> Work:
+    return classifier.work(config.training)
+
+
+@task(
+    version=2,
+    name="unique_feature.train_ranked",
+    gpus=1.0,
+    many=train_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+)
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.
 
@@ -340,7 +352,27 @@ def _tracing_batch_key(config: Tracing) -> Training:
     return classifier.batch_key(config.training)
 
 
-@task(version=1, name="unique_feature.influence", gpus=1.0, batch_key=_tracing_batch_key, trains=1)
+def _tracing_work(config: Tracing) -> Work:
+    """Return the work of the training, and of every image's gradient at each checkpoint."""
+    training = classifier.work(config.training)
+    (step,) = [step for step in training.operations.values() if step]
+    rows = config.training.examples or len(load(config.training.data).train_images)
+    gradients = f"take gradients by {config.training.network.name}"
+    return replace(
+        training,
+        besides={**training.besides, gradients: float(config.checkpoints * rows)},
+        operations={**training.operations, gradients: replace(step, is_private=True)},
+    )
+
+
+@task(
+    version=1,
+    name="unique_feature.influence",
+    gpus=1.0,
+    batch_key=_tracing_batch_key,
+    trains=1,
+    work=_tracing_work,
+)
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """Compute every training image's self-influence (INFLUENCE), by row.
 

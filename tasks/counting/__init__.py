@@ -1,0 +1,1 @@
+"""Counts the operations of computations before they run."""
