@@ -34,7 +34,7 @@ from tasks.language_models.sequence_model import DecoderOnly, SequenceModel, Tok
 from tasks.numerics import seeds
 from tasks.numerics.seeds import drawn_from
 from tasks.question_answering.question_sets import SETS, DigitRemoval, Selection, Split
-from tasks.training import dp_sgd
+from tasks.training import dp_sgd, memory
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
 from tasks.worker import compute_context
@@ -246,6 +246,7 @@ class FineTuner:
         }
         self.optimiser = adafactor(list(self.weights.values()), config.learning_rate)
         self.steps = self.tokens = 0  # all steps taken, and tokens in the latest epoch
+        self.parts = self.planned_parts = config.accumulate
 
     def fit(self, name: str, record: Callable[[int, float | None], None], index: int | None) -> None:
         """Train all epochs and call `record(epoch, loss)` after the recorded ones.
@@ -256,6 +257,8 @@ class FineTuner:
         config = self.config
         # The noise of private training depends on its length, so it cannot continue from another state.
         link = index if config.privacy is None else None
+        if config.privacy is None and memory.raises_when_full(self.model.device):
+            self.parts = self._find_parts()
         fit_link(self, link, name, config.seed, config.epochs, config.asked, record)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
@@ -286,10 +289,41 @@ class FineTuner:
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a step on the mean token loss. Returns the sum of losses in nats and the number of tokens."""
+        result = self._backward(rows, targets, self.parts)
+        self.optimiser.step()
+        self.steps += 1
+        return result
+
+    def _find_parts(self) -> int:
+        """Return the number of parts in which steps fit into memory. Raises TrainingError if they do not fit.
+
+        The longest texts are tried.
+        """
+        config = self.config
+        longest = np.argsort(-np.asarray(self.lengths), kind="stable")[: config.batch].tolist()
+        obstacle = None
+        if config.dropout:
+            obstacle = "each part would draw its own dropout masks, which changes the result"
+
+        def compute(parts: int) -> None:
+            self.model.module.train()
+            with drawn_from(config.seed, "rehearsal", device=self.model.device):
+                self._backward(longest, self.targets, parts)
+
+        try:
+            return memory.find_parts(compute, self.parts, config.batch, self.model.device, config.model.name, obstacle)
+        finally:
+            self.optimiser.zero_grad()
+
+    def _backward(self, rows: Sequence[int], targets: Sequence[Tokens], parts: int) -> tuple[Tensor, int]:
+        """Compute the gradients of the mean token loss in parts.
+
+        Returns the sum of losses in nats and the number of tokens.
+        """
         self.optimiser.zero_grad()
         total = torch.zeros((), device=self.model.device)
         tokens = sum(len(targets[row]) for row in rows)
-        part = self.config.batch // self.config.accumulate
+        part = self.config.batch // parts
         for start in range(0, len(rows), part):
             part_rows = rows[start : start + part]
             loss = self.model.losses(
@@ -297,8 +331,6 @@ class FineTuner:
             ).sum()
             torch.autograd.backward(loss / tokens)
             total += loss.detach()
-        self.optimiser.step()
-        self.steps += 1
         return total, tokens
 
     def _targets(self, epoch: int) -> Sequence[Tokens]:
@@ -385,7 +417,7 @@ class PrivateFineTuner(FineTuner):
         """Take a private step. Returns the sum of losses in nats and the number of tokens."""
         total = torch.zeros((), device=self.model.device)
         tokens = 0
-        part = self.config.batch // self.config.accumulate
+        part = self.config.batch // self.parts
         by_length = sorted(rows, key=lambda row: self.lengths[row])
         parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
         self.private.zero_grad()

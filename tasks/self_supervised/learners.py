@@ -289,7 +289,7 @@ class Distilling:
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         assert targets is not None
-        self.target_sums += [target.sum(0) for target in targets]
+        self.target_sums = [*self.target_sums, *(target.sum(0) for target in targets)]
         self.pictures += 2 * len(targets[0])
         temperature = self.config.teacher_temperature(moment.epoch)
         return dino(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)

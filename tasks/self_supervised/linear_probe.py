@@ -10,6 +10,7 @@ Planning does not import torch; computing does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, Share
 from tasks.counting.steps import EmbeddingStep
 from tasks.datasets.boxed.partition import TrainingImages, expect_sizes, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.self_supervised.embedding_memory import group_layers, reserved_memory
 from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 from tasks.self_supervised.snapshots import epochs, weights_of
 from tasks.worker import hardware
@@ -30,6 +32,7 @@ from tasks.worker import hardware
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tasks.self_supervised.networks import Encoder
 
 # One row per snapshot, layer and split.
 PROBES = pa.schema(
@@ -62,6 +65,16 @@ class LinearProbe(Ranged):
     seed: Annotated[int, AtLeast(0)] = 0
 
 
+def _memory(config: LinearProbe) -> int:
+    """Return the bytes of host memory that probes reserve."""
+    from tasks.datasets.catalog import load_with_boxes
+
+    sizes = expect_sizes(load_with_boxes(config.images.data, config.images.correlation), config.images.partition)
+    layers = config.layers or (0, len(config.encoder.projector))
+    widths = {layer: layer_features(config.encoder, layer) for layer in layers}
+    return reserved_memory(widths, sizes.trained + sizes.validation)
+
+
 def work(config: LinearProbe) -> Work:
     """Return the work for one snapshot: embeddings of all images, and the training of the probes.
 
@@ -84,7 +97,7 @@ def work(config: LinearProbe) -> Work:
     )
 
 
-@task(version=1, name="self_supervised.linear_probe", gpus=1.0, work=work)
+@task(version=1, name="self_supervised.linear_probe", gpus=1.0, work=work, memory=_memory)
 def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
     """Measure the accuracy of probes on each snapshot (PROBES).
 
@@ -99,11 +112,9 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     """Return the accuracy of probes on each snapshot in these tables (PROBES)."""
     import torch
 
-    from tasks.datasets.boxed.crops import portions
-    from tasks.self_supervised.networks import collect_embeddings, encoder
+    from tasks.self_supervised.networks import encoder
 
     device = hardware.device()
-    resolution = config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
     splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
     rows = []
@@ -111,23 +122,37 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
         for row, epoch in enumerate(epochs(snapshots)):
             encoding = encoder(config.encoder, weights_of(snapshots, row), device)
             layers = config.layers or (0, encoding.depth)
-            embeddings = {
-                split: collect_embeddings(
-                    encoding.embed, layers, portions(pictures, split_rows, resolution), len(split_rows)
-                )
-                for split, split_rows in splits.items()
-            }
-            for layer in layers:
-                train = torch.from_numpy(embeddings["train"][layer]).to(device)
+            for layer, embeddings in _embed_splits(encoding, layers, splits, pictures, config.encoder.resolution):
+                train = torch.from_numpy(embeddings["train"]).to(device)
                 weights = train_probe(config, train, pictures.labels[splits["train"]], len(pictures.names))
                 for split, split_rows in splits.items():
-                    right = correct(
-                        weights, torch.from_numpy(embeddings[split][layer]).to(device), pictures.labels[split_rows]
-                    )
+                    split_embeddings = torch.from_numpy(embeddings[split]).to(device)
+                    right = correct(weights, split_embeddings, pictures.labels[split_rows])
                     rows.append(
                         {"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(split_rows)}
                     )
     return pa.Table.from_pylist(rows, schema=PROBES)
+
+
+def _embed_splits(
+    encoding: Encoder,
+    layers: Sequence[int],
+    splits: Mapping[str, NDArray[np.int64]],
+    pictures: BoxedPictures,
+    resolution: int,
+) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
+    """Yield each layer with its embeddings of each split. Only a few layers are in memory at a time."""
+    from tasks.datasets.boxed.crops import portions
+    from tasks.self_supervised.networks import collect_embeddings, measure_widths
+
+    widths = measure_widths(encoding.embed, layers, next(portions(pictures, splits["train"], resolution)))
+    for group in group_layers(widths, sum(map(len, splits.values()))):
+        embeddings = {}
+        for split, rows in splits.items():
+            images = portions(pictures, rows, resolution)
+            embeddings[split] = collect_embeddings(encoding.embed, group, images, len(rows))
+        for layer in group:
+            yield layer, {split: by_layer.pop(layer) for split, by_layer in embeddings.items()}
 
 
 def train_probe(

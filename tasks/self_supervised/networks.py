@@ -245,6 +245,12 @@ def collect_embeddings(
     return embeddings
 
 
+def measure_widths(embed: Embed, layers: Sequence[int], images: NDArray[np.uint8]) -> dict[int, int]:
+    """Return the columns of each layer's embeddings, from those of the first of these images."""
+    by_layer = embed(images[:1], layers)
+    return {layer: np.asarray(by_layer[layer]).shape[1] for layer in layers}
+
+
 def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
     """Pad the images to this number with black ones."""
     if len(images) == count:

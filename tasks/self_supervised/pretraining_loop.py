@@ -6,6 +6,7 @@ tensors, so that they can be stored in a checkpoint.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tasks.self_supervised.networks import tensors
 from tasks.self_supervised.pretraining_config import OptimiserName, Pretraining
 from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
+from tasks.training import memory
 from tasks.training.fit import Losses, fit_link
 
 MOMENTUM = 0.9
@@ -163,6 +165,7 @@ class Training:
         self.labels = torch.from_numpy(np.array(images.labels)).to(device)
         self.sizes = torch.from_numpy(np.array(images.sizes))
         self.steps = 0
+        self.parts = self.planned_parts = config.accumulate
 
     def run(self, index: int = 0) -> pa.Table:
         """Train all epochs, resuming from the checkpoint of the job with this index, and return SNAPSHOTS."""
@@ -172,6 +175,8 @@ class Training:
         def record(epoch: int, loss: float | None) -> None:
             rows.append(row(epoch, loss, self.weights()))
 
+        if memory.raises_when_full(self.device):
+            self.parts = self._find_parts()
         fit_link(self, index, state_name(config), config.seed, config.epochs, config.asked, record)
         return pa.Table.from_pylist(rows, schema=SNAPSHOTS)
 
@@ -204,7 +209,44 @@ class Training:
 
     def _step(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, rate: float) -> Tensor:
         """Take one step on these images and return its loss, which the device may still be computing."""
-        size = self.config.batch // self.config.accumulate
+        loss = self._gradients(rows, squares, numbers, moment, self.parts)
+        gradients = [parameter.grad for parameter in self.parameters]
+        assert all(gradient is not None for gradient in gradients)
+        self.steps += 1
+        self.optimiser.step([gradient for gradient in gradients if gradient is not None], rate, self.steps)
+        self.learner.after_step(moment)
+        return loss
+
+    def _find_parts(self) -> int:
+        """Return the number of parts in which steps fit into memory. Raises TrainingError if they do not fit."""
+        rows = self._order(1)[0]
+        squares = next(iter(self.images.squares.minibatches([rows])))
+        numbers = views.draw_views(self.config.seed, 1, 0, len(rows), self.learner.views)
+        moment = Moment(1, 1 / self.config.schedule)
+        rehearsed = copy.copy(self)
+        rehearsed.learner = copy.copy(self.learner)  # a loss may add to sums that `after_step` resets
+
+        def compute(parts: int) -> None:
+            self.modules.train()
+            with statistics_kept(self.modules):
+                rehearsed._gradients(rows, squares, numbers, moment, parts)
+
+        obstacle = None
+        if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in self.modules.modules()):
+            obstacle = "batch norm would use the statistics of smaller parts, which changes the result"
+        try:
+            return memory.find_parts(
+                compute, self.parts, self.config.batch, self.device, self.config.backbone, obstacle
+            )
+        finally:
+            for parameter in self.parameters:
+                parameter.grad = None
+
+    def _gradients(
+        self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, part_count: int
+    ) -> Tensor:
+        """Compute the gradients of a step on these images in parts, and return its loss."""
+        size = self.config.batch // part_count
         parts = [slice(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
         if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the data set has fewer images than a batch
             parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
@@ -221,11 +263,6 @@ class Training:
             loss = self._coupled_gradients(parts, images, labels, moment)
         else:
             loss = self._apart(parts, images, labels, moment)
-        gradients = [parameter.grad for parameter in self.parameters]
-        assert all(gradient is not None for gradient in gradients)
-        self.steps += 1
-        self.optimiser.step([gradient for gradient in gradients if gradient is not None], rate, self.steps)
-        self.learner.after_step(moment)
         return loss
 
     def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:

@@ -10,7 +10,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -32,12 +32,13 @@ def fit(
     after_epoch: Callable[[int, Losses], object],
     seed: int,
     steps: int = 0,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Train a model for these epochs, counted from 1, after `steps` earlier steps.
 
     `take_steps(epoch)` takes the steps of an epoch and yields the loss of each, which the device may still be
-    computing. `after_epoch(epoch, losses)` is called after each epoch. If it returns True, training stops. Raises
-    TrainingError if a loss is not finite.
+    computing. `after_epoch(epoch, losses)` is called after each epoch. If it returns True, training stops. `facts`
+    are added to the notes on the result. Raises TrainingError if a loss is not finite.
     """
     seconds = 0.0
     before = steps
@@ -50,10 +51,10 @@ def fit(
             break
         compute_context.advance((epoch + 1 - epochs.start) / len(epochs))
     rate = round((steps - before) / max(seconds, 1e-9), 3)
-    continued = {}
+    notes = dict(facts or {})
     if epochs.start > 1:
-        continued = {"continued_from": epochs.start - 1}
-    compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
+        notes["continued_from"] = epochs.start - 1
+    compute_context.note(way="loop", stack=1, steps_per_second=rate, **notes)
 
 
 def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
@@ -78,6 +79,11 @@ class Resumable(Protocol):
     """A model in training that another process can continue to train."""
 
     steps: int  # number of steps taken so far
+    parts: int  # number of parts in which a step is computed
+
+    @property
+    def planned_parts(self) -> int:
+        """The number of parts that the configuration states."""
 
     def take_steps(self, epoch: int) -> Iterable[Tensor]:
         """Take the steps of an epoch, yielding the loss of each."""
@@ -124,7 +130,10 @@ def fit_link(
         if epoch in recorded:
             record(epoch, losses[-1])
 
-    fit(range(len(losses) + 1, epochs + 1), model.take_steps, after_epoch, seed, model.steps)
+    facts = {}
+    if model.parts != model.planned_parts:
+        facts = {"parts": model.parts}
+    fit(range(len(losses) + 1, epochs + 1), model.take_steps, after_epoch, seed, model.steps, facts)
     if index is not None and checkpoints.is_state_requested(index):
         arrays = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
         checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, arrays), training))

@@ -1,8 +1,13 @@
-"""Determine how many models fit into memory, from the memory that a step takes with one model and with two."""
+"""Determine what fits into memory: how many models, and in how many parts a step must be computed.
+
+The number of models follows from the memory that a step takes with one model and with two. The parts are tried: a step
+that runs out of memory is computed in more parts if that does not change its result, and is refused otherwise.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +15,9 @@ from functools import partial
 
 import torch
 from torch import Tensor
+
+from tasks.training.members import TrainingError
+from tasks.worker import hardware
 
 SPARED = 0.1  # of the free memory, for fragmentation and libraries
 
@@ -32,7 +40,12 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
     `step_of(models)` takes a step and returns the number of bytes that are allocated afterwards.
     """
     one_model = peak_memory(partial(step_of, 1), device)
-    two_models = peak_memory(partial(step_of, 2), device)
+    try:
+        two_models = peak_memory(partial(step_of, 2), device)
+    except Exception as error:
+        if not hardware.exhausted_memory(error):
+            raise
+        two_models = 2 * one_model  # only one model fits
     per_model = max(two_models - one_model, 1)
     return Need(max(one_model - per_model, 0), per_model)
 
@@ -112,3 +125,56 @@ def free_cached_memory(device: torch.device) -> None:
     """Release the memory that torch caches."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def raises_when_full(device: torch.device) -> bool:
+    """Return whether running out of memory raises an error: on a GPU, or if this process has a limit.
+
+    Otherwise, Linux grants any memory and ends a process later.
+    """
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return device.type == "cuda" or any(limit != resource.RLIM_INFINITY for limit in limits)
+
+
+def next_parts(parts: int, batch: int) -> int | None:
+    """Return the next number of equal parts of a batch: at least double, up to one row per part, or None."""
+    return next((count for count in range(2 * parts, batch + 1) if batch % count == 0), None)
+
+
+def find_parts(
+    compute: Callable[[int], None], parts: int, batch: int, device: torch.device, name: str, obstacle: str | None
+) -> int:
+    """Return the number of parts in which steps of `batch` rows fit into memory, at least `parts`.
+
+    `compute(parts)` computes the gradients of a step in that number of parts; it is called twice, because the second
+    step also holds the gradients of the first. `obstacle` says why more parts would change the result, or is None if
+    they would not. Raises TrainingError if the step does not fit.
+    """
+    while True:
+        try:
+            for _ in range(2):
+                compute(parts)
+            return parts
+        except Exception as error:
+            if not hardware.exhausted_memory(error):
+                raise
+        free_cached_memory(device)
+        more = next_parts(parts, batch)
+        if obstacle is not None or more is None:
+            raise too_large(name, batch, parts, device, obstacle)
+        parts = more
+
+
+def too_large(name: str, batch: int, parts: int, device: torch.device, obstacle: str | None = None) -> TrainingError:
+    """Return the error of a training of which one step does not fit into memory."""
+    in_parts = "" if parts == 1 else f" in {parts} parts"
+    if obstacle is None:
+        cure = "try a smaller batch"
+    else:
+        cure = f"try a smaller batch, or more parts with accumulate={2 * parts}: {obstacle}"
+    error = TrainingError(
+        f"one {name} with a batch of {batch}{in_parts} does not fit into the {free(device) / 1e9:.1f} GB that are free "
+        f"on {hardware.device_name(device)}; {cure}"
+    )
+    error.exhausted = "host" if device.type == "cpu" else "device"
+    return error

@@ -24,6 +24,8 @@ from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand
 from tasks.training.optimisers import Optimiser, ParameterBuffer
 
+ROUNDING = 1e-3  # largest difference between losses that are equal up to rounding, relative and in nats
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -108,6 +110,24 @@ class Step:
         if self.sums is None:
             return CounterRng(keys, steps)
         return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
+
+    def depends_on_parts(self, row_table: Tensor) -> bool:
+        """Return whether the losses of these rows, (1, rows), differ if they are computed in two parts."""
+        pixels, labels = self.data.rows(row_table)
+        whole = self._losses(Part(0, pixels, labels, None), CounterRng(self.keys, self.optimiser.steps))
+        half = row_table.shape[1] // 2
+        in_parts = []
+        for number, rows in enumerate((slice(None, half), slice(half, None))):
+            part = Part(number, pixels[:, rows].contiguous(), labels[:, rows].contiguous(), None)
+            draws = CounterRng(step_keys(self.keys, self.optimiser.steps), torch.full_like(self.keys, number))
+            in_parts.append(self._losses(part, draws))
+        return not torch.allclose(torch.cat(in_parts, 1), whole, rtol=ROUNDING, atol=ROUNDING)
+
+    def _losses(self, part: Part, draws: CounterRng) -> Tensor:
+        """Return the losses (places, rows) of a part without padding, with these random numbers."""
+        with torch.no_grad():
+            batch = Batch(part.pixels, part.labels, Mode(training=True, draws=draws, real=None))
+            return self.learning.losses(self._values, batch)
 
     # One model after another
 

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 
@@ -84,7 +85,8 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
                 workload, compute_context.current_context(), _fitted.get(workload.name, MOST)
             )
             size = strategy.members
-            for outcome in Trainer(workload, strategy, need, remaining).outcomes():
+            trainer = Trainer(workload, strategy, need, remaining, spec.recipe.accumulate)
+            for outcome in trainer.outcomes():
                 remaining.pop(outcome[0])
                 yield outcome
             return
@@ -96,27 +98,59 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
                 raise
         # At this point, the stacks are no longer referenced.
         memory.free_cached_memory(device)
-        if size == 1:
-            yield from [(index, too_big(workload)) for index in remaining]
+        if size > 1:
+            _fitted[workload.name] = size // 2
+            continue
+        try:
+            workload = in_more_parts(workload)
+        except TrainingError as error:
+            yield from [(index, error) for index in remaining]
             return
-        _fitted[workload.name] = size // 2
 
 
-def too_big(workload: Workload) -> TrainingError:
-    gigabytes = memory.free(workload.device) / 1e9
-    error = TrainingError(
-        f"one {workload.spec.learning.name} with a batch of {workload.spec.recipe.batch} does not fit into the "
-        f"{gigabytes:.1f} GB that are free on {hardware.device_name(workload.device)}; try a smaller batch"
-    )
-    error.exhausted = "host" if workload.device.type == "cpu" else "device"
-    return error
+def in_more_parts(workload: Workload) -> Workload:
+    """Return a workload whose steps are computed in more parts. Raises TrainingError if its result would change."""
+    recipe = workload.spec.recipe
+    parts = memory.next_parts(recipe.accumulate, recipe.batch)
+    obstacle = None
+    if parts is not None:
+        try:
+            obstacle = PARTS_MATTER if depends_on_parts(workload) else None
+        except Exception as error:
+            if not hardware.exhausted_memory(error):
+                raise
+            parts = None  # not even a few rows fit
+    if parts is None or obstacle is not None:
+        name = workload.spec.learning.name
+        raise memory.too_large(name, recipe.batch, recipe.accumulate, workload.device, obstacle)
+    return replace(workload, spec=replace(workload.spec, recipe=replace(recipe, accumulate=parts)))
+
+
+PARTS_MATTER = "it would change the result, since batch norm and random draws differ between parts"
+FEW_ROWS = 4  # of the minibatch from which it is determined whether parts matter
+
+
+def depends_on_parts(workload: Workload) -> bool:
+    """Return whether the losses of rows differ if a minibatch is computed in parts: by batch norm or random draws."""
+    member = workload.members[0]
+    count = min(FEW_ROWS, len(member.rows))
+    if count < 2:
+        return False
+    (stack,) = replace(workload, members=[replace(member, rows=member.rows[:count])]).stacks(Strategy("loop"))
+    stack.enter(0, 0, member)
+    return stack.stepping.depends_on_parts(torch.from_numpy(member.rows[None, :count]).to(workload.device))
 
 
 class Trainer:
     """Trains members in the stacks of one strategy. Members without a place wait."""
 
     def __init__(
-        self, workload: Workload, strategy: Strategy, need: memory.Need | None, remaining: dict[int, Member]
+        self,
+        workload: Workload,
+        strategy: Strategy,
+        need: memory.Need | None,
+        remaining: dict[int, Member],
+        planned_parts: int,
     ) -> None:
         self.workload = workload
         self.strategy = strategy
@@ -124,6 +158,8 @@ class Trainer:
         self.measured: dict[str, float] = {}
         if need is not None:
             self.measured = {"bytes_per_member": need.per_model, "device_bytes": memory.whole(workload.device)}
+        if self.recipe.accumulate > planned_parts:
+            self.measured["parts"] = self.recipe.accumulate
         self.stacks = workload.stacks(strategy)
         self.streams = [stream(workload.device) for _ in self.stacks]
         # A link waits for its predecessor, unless that has already ended or continues as another link.

@@ -98,7 +98,7 @@ def note(**facts: Any) -> None:
     Facts are JSON values. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one model, times
     the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the fraction of wall time in which
     the device was computing), `continued_from` (the epoch of the state it continued from; absent if it started from
-    scratch).
+    scratch), `parts` (the parts in which a step was computed; absent if the planned number fitted into memory).
     """
     call = _call.get()
     if call is not None:

@@ -19,7 +19,18 @@ def embedding_facts(
     cropped: Embeddings, public: Embeddings, labels: NDArray[np.integer], k: int
 ) -> dict[str, float | int | None]:
     """Return the NEIGHBOURS columns that describe the whole encoder. `labels` are those of the public images."""
-    tied = max(equal_share(cropped), equal_share(public))
+    equal_crops = EqualRows()
+    equal_crops.add(cropped)
+    return describe_encoder(equal_crops, public, labels, k)
+
+
+def describe_encoder(
+    equal_crops: EqualRows, public: Embeddings, labels: NDArray[np.integer], k: int
+) -> dict[str, float | int | None]:
+    """Return `embedding_facts` of crops that have been counted before."""
+    equal_public = EqualRows()
+    equal_public.add(public)
+    tied = max(equal_crops.share(), equal_public.share())
     if len(public) < 2:
         return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
     queries = np.unique(np.linspace(0, len(public) - 1, min(MOST_ASKED, len(public))).astype(np.int64))
@@ -32,14 +43,22 @@ def embedding_facts(
     }
 
 
-def equal_share(embeddings: Embeddings) -> float:
-    """Return the share of image pairs with equal embeddings. 0 for a single image."""
-    n = len(embeddings)
-    if n < 2:
-        return 0.0
-    # Digests keep memory at a few bytes per row for any embedding width. Adding 0 makes -0 equal to 0.
-    digests = Counter(hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in embeddings)
-    return sum(count * (count - 1) for count in digests.values()) / (n * (n - 1))
+class EqualRows:
+    """Counts equal embeddings, which arrive in shards. Keeps a few bytes per row for any width."""
+
+    def __init__(self) -> None:
+        self._digests: Counter[bytes] = Counter()
+
+    def add(self, embeddings: Embeddings) -> None:
+        # Adding 0 makes -0 equal to 0.
+        self._digests.update(hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in embeddings)
+
+    def share(self) -> float:
+        """Return the share of image pairs with equal embeddings. 0 for a single image."""
+        n = self._digests.total()
+        if n < 2:
+            return 0.0
+        return sum(count * (count - 1) for count in self._digests.values()) / (n * (n - 1))
 
 
 def public_correct(

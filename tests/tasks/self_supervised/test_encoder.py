@@ -12,9 +12,9 @@ import torch
 from torch.nn import functional
 
 from tasks.contract.extras import TIMM
-from tasks.self_supervised.networks import convolution, encoder, initial_network, normalise, tensors
+from tasks.self_supervised.networks import Network, convolution, encoder, initial_network, normalise, tensors
 from tasks.self_supervised.pretraining import pretrain_encoder
-from tasks.self_supervised.pretraining_config import EncoderConfig, Supervised
+from tasks.self_supervised.pretraining_config import RESNETS, TRANSFORMERS, EncoderConfig, Supervised, layer_features
 from tasks.self_supervised.snapshots import Weights, weights_of
 from tests.tasks.self_supervised.pictures import Blobs, config
 
@@ -104,3 +104,13 @@ def test_shortcut_equals_strided_convolution_with_gradients(before: int) -> None
         places.square().sum().backward()
         results += [places.detach(), images.grad, layer.weight.grad]
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*RESNETS, *TRANSFORMERS, "small-resnet", "small-resnet#8"])
+def test_layer_features_are_those_of_the_network(name: str) -> None:
+    if name in TRANSFORMERS:
+        pytest.importorskip("timm")
+    config = EncoderConfig(name, (48, 16), 32)
+    with torch.device("meta"):
+        network = Network(config)
+    assert [layer_features(config, layer) for layer in range(3)] == [network.features, 48, 16]

@@ -26,6 +26,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.parts = self.planned_parts = 1
         self.where = torch.zeros(2)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:

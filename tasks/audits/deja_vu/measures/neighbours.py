@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.attack import Attack, Crops, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.embedding_facts import embedding_facts
+from tasks.audits.deja_vu.embedding_search import LayerMatches, LayerSearch, search_layers, search_memory
 from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given, ReferenceFile, ReferenceTable
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, Work, task
@@ -120,6 +120,11 @@ class AttackOf:
     before: int = 0
 
 
+def _memory(config: AttackOf) -> int:
+    """Return the bytes of host memory that a search reserves."""
+    return search_memory(config.attack, encoder_of_pretraining(config.pretraining), config.layers)
+
+
 def work(config: AttackOf) -> Work:
     """Return the work of all snapshots of a training: embeddings of crops and public images, and their distances."""
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
@@ -140,7 +145,7 @@ def work(config: AttackOf) -> Work:
     )
 
 
-@task(version=2, name="deja_vu.neighbours", gpus=1.0, work=work)
+@task(version=2, name="deja_vu.neighbours", gpus=1.0, work=work, memory=_memory)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """Find the neighbours of the crops of both sets (NEIGHBOURS) for each snapshot (SNAPSHOTS)."""
     from tasks.self_supervised.networks import encoder
@@ -165,19 +170,10 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
 def _find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
-    """Find the neighbours of all crops with the embeddings of `embed`, layer by layer."""
-    from tasks.numerics.nearest_neighbours import nearest
-    from tasks.self_supervised.networks import collect_embeddings
-
-    k = min(config.k, len(crops.public))
-    public = collect_embeddings(embed, config.layers, crops.public_pictures(pictures), len(crops.public))
-    cropped = collect_embeddings(embed, config.layers, crops.batches(pictures), len(crops.rows))
+    """Find the neighbours of all crops with the embeddings of `embed`."""
     tables = []
-    for layer in config.layers:
-        crops_and_public = cropped.pop(layer), public.pop(layer)
-        rows = crops.public[nearest(*crops_and_public, k).rows]
-        facts = embedding_facts(*crops_and_public, pictures.labels[crops.public], k)
-        tables.append(table(layer, crops, rows, pictures, {**about, **facts}))
+    for matches in search_layers(embed, config.layers, pictures, crops, config.k):
+        tables.append(table(matches.layer, crops, matches.rows, pictures, {**about, **matches.facts}))
     return pa.concat_tables(tables)
 
 
@@ -237,28 +233,19 @@ def _given_work(config: AttackOfGiven) -> Work:
 @task(version=2, name="deja_vu.given_neighbours", gpus=1.0, work=_given_work)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """Find the neighbours of the crops of both sets (NEIGHBOURS) with a third-party encoder."""
-    from tasks.numerics.nearest_neighbours import nearest
-
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
     if config.embeddings is not None:
-        compute_embeddings = _sent_embeddings
+        matches = _match_sent_embeddings(config, config.embeddings, crops, pictures)
     else:
-        compute_embeddings = _model_embeddings
-    cropped, public = compute_embeddings(config, crops, pictures)
-    k = min(config.k, len(crops.public))
-    rows = crops.public[nearest(cropped, public, k).rows]
-    facts = embedding_facts(cropped, public, pictures.labels[crops.public], k)
-    return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model, **facts})
+        (matches,) = search_layers(_file_embedder(config, crops), [config.layer], pictures, crops, config.k)
+    about = {"epoch": config.epoch, "model": config.model, **matches.facts}
+    return table(config.layer, crops, matches.rows, pictures, about)
 
 
-Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # embeddings of the crops and of the public images
-
-
-def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """Compute the embeddings with the encoder file."""
+def _file_embedder(config: AttackOfGiven, crops: Crops) -> Embed:
+    """Return the function that embeds images with the encoder file."""
     from tasks.external.encoders import load_encoder
-    from tasks.self_supervised.networks import collect_embeddings
 
     assert config.encoder is not None
     model = load_encoder(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
@@ -266,19 +253,18 @@ def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictur
     def embed(images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         return {layer: model.embed(images) for layer in layers}
 
-    cropped = collect_embeddings(embed, [0], crops.batches(pictures), len(crops.rows))
-    public = collect_embeddings(embed, [0], crops.public_pictures(pictures), len(crops.public))
-    return cropped[0], public[0]
+    return embed
 
 
-def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """Read the embeddings from the table that the encoder's owner returned."""
+def _match_sent_embeddings(config: AttackOfGiven, file: File, crops: Crops, pictures: BoxedPictures) -> LayerMatches:
+    """Search the embeddings in the table that the encoder's owner returned."""
     from tasks.external.sent_table import read_embeddings
 
-    assert config.embeddings is not None
-    table = read_embeddings(config.embeddings)
+    embeddings = read_embeddings(file)
     export = handed_out(crops, pictures, config.repeated)
-    return table.select(export.crop_ids), table.select(export.public_ids)
+    search = LayerSearch(embeddings.select(export.public_ids), len(crops.rows), config.k)
+    search.take(embeddings.select(export.crop_ids), 0)
+    return search.finish(config.layer, pictures, crops)
 
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.embedding_facts import embedding_facts, equal_share, public_correct
+from tasks.audits.deja_vu.embedding_facts import EqualRows, embedding_facts, public_correct
 from tasks.audits.deja_vu.measures.encoders import encoders, rows
 from tasks.contract.job import NoSettings
 from tasks.contract.learning import ACCURACY, is_at_chance
@@ -20,9 +20,13 @@ from tests.tasks.audits.deja_vu import simulated_encoders
 
 def test_equal_embeddings_are_counted_by_pairs() -> None:
     rows = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [0.0, 2.0]], np.float32)
-    assert equal_share(rows) == pytest.approx(3 / 6)
-    assert equal_share(rows[2:]) == 0.0
-    assert equal_share(rows[:1]) == 0.0
+    in_shards = EqualRows()
+    in_shards.add(rows[:1])
+    assert in_shards.share() == 0.0
+    in_shards.add(rows[3:])
+    assert in_shards.share() == 0.0
+    in_shards.add(rows[1:3])
+    assert in_shards.share() == pytest.approx(3 / 6)
 
 
 def test_public_image_has_no_vote_on_itself() -> None:
