@@ -134,8 +134,8 @@ class Execution:
     )
     processes_per_job: int = _option(
         1,
-        "The number of processors per job, which train each model together if the job uses no GPU. All must be in one "
-        "machine.",
+        "The number of processes per job that uses no GPU, each on its own processor. They train each model together, "
+        "on one machine.",
         int,
         metavar="N",
     )

@@ -121,4 +121,5 @@ def synchronise_norms(module: nn.Module) -> None:
         return
     for part in module.modules():
         if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-            part.__class__ = SynchronisedBatchNorm  # a copy of the module, such as a teacher, is synchronised too
+            # A copy of the module, such as a teacher, is then synchronised too.
+            part.__class__ = SynchronisedBatchNorm  # type: ignore[assignment]

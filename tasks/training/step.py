@@ -3,6 +3,9 @@
 On a CPU, a step with explicit gradients processes one model after another, and a step with autograd processes all
 models together. On a GPU, where the step may be recorded, it processes all models together and does not depend on
 values that only the host has.
+
+The ranks of a process group (`tasks.worker.ranks`) share the rows of every part of a minibatch, and add up their
+gradients and losses before the optimiser's step, so that all have the same weights.
 """
 
 from __future__ import annotations
@@ -19,13 +22,20 @@ from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand
 from tasks.training.optimisers import Optimiser, ParameterBuffer
+from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of every place that are computed together: a whole minibatch, or a part of one."""
+    """Rows of every place that are computed together: a whole minibatch, or a part of one, or this rank's share of it.
+
+    A rank without rows computes one row of padding, since batch norm needs all ranks.
+    """
 
     number: int  # within the minibatch
+    first: int  # its first row within the minibatch
+    skipped: int  # number of the part's rows before it, which belong to other ranks
+    is_empty: bool
     pixels: Tensor  # (places, rows, features)
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
@@ -49,7 +59,9 @@ class Step:
         self.optimiser = optimiser
         self.keys = keys
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # rows per part
-        self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # sums of the parts' gradients
+        self.has_parts = spec.recipe.accumulate > 1
+        # Sums of the parts' gradients.
+        self.sums = learned.like() if self.has_parts or current_ranks().size > 1 else None
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
         # The weights as autograd leaves, without a record of earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
@@ -91,16 +103,23 @@ class Step:
 
     def _parts(self, row_table: Tensor, real: Tensor | None) -> Iterator[Part]:
         rows = row_table if real is None else row_table.clamp(min=0)
-        for number, part_rows in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
-            pixels, labels = self.data.rows(part_rows.contiguous())
-            within = slice(number * self.rows, number * self.rows + part_rows.shape[1])
-            yield Part(number, pixels, labels, None if real is None else real[:, within])
+        width = rows.shape[1]
+        for number, start in enumerate(range(0, max(1, width), self.rows)):
+            share = share_rows(start, min(start + self.rows, width))
+            is_empty = current_ranks().size > 1 and share.start == share.stop
+            if is_empty:
+                share = slice(start, start + 1)
+            pixels, labels = self.data.rows(rows[:, share].contiguous())
+            of_share = None if real is None else real[:, share]
+            if is_empty:
+                of_share = torch.zeros(labels.shape, dtype=torch.bool, device=labels.device)
+            yield Part(number, share.start, share.start - start, is_empty, pixels, labels, of_share)
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
         """Return the random numbers for a step, or for a part of a step."""
-        if self.sums is None:
-            return CounterRng(keys, steps)
-        return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
+        if not self.has_parts:
+            return CounterRng(keys, steps, part.skipped)
+        return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number), part.skipped)
 
     # One model after another
 
@@ -116,10 +135,12 @@ class Step:
                 self.sums.buffer.zero_()
             for part in self._parts(row_table, real):
                 for position, row_count in counts.items():
-                    count = min(part.pixels.shape[1], row_count - part.number * self.rows)
+                    count = min(part.pixels.shape[1], row_count - part.first)
                     if count <= 0:
                         continue
                     share = 1.0 if self.learning.total else 1 / row_count
+                    if part.is_empty:
+                        share = 0.0
                     shares = torch.full((count,), share, dtype=self.dtype)
                     rows = part.pixels[position], part.labels[position]
                     if real is not None:
@@ -136,6 +157,7 @@ class Step:
                         for view, gradient in zip(self.sums.views.values(), gradients, strict=True):
                             view[position].add_(gradient.view_as(view[position]))
             if self.sums is not None:
+                add_over_ranks([self.sums.buffer, losses])
                 for position in (position for position, row_count in counts.items() if row_count):
                     self._finish(position, [view[position] for view in self.sums.views.values()], passed)
         return losses
@@ -165,6 +187,8 @@ class Step:
             if self.sums is not None:
                 torch._foreach_add_(list(self.sums.views.values()), list(gradients))
         assert losses is not None
+        if self.sums is not None:
+            add_over_ranks([self.sums.buffer, losses])
         active = None if real is None else real.any(1)
         with torch.no_grad():
             if self.sums is not None:

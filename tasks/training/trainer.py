@@ -18,6 +18,7 @@ from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Slot, Stack
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, choose_strategy, stream
 from tasks.worker import compute_context, hardware
+from tasks.worker.ranks import current_ranks
 
 Outcome = tuple[int, Trained | Exception]
 
@@ -92,7 +93,8 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
             yield from [(index, TrainingError(str(error))) for index in remaining]
             return
         except Exception as error:
-            if not hardware.exhausted_memory(error):
+            # Another rank may have enough memory, so this one must not change the strategy alone.
+            if current_ranks().size > 1 or not hardware.exhausted_memory(error):
                 raise
         # At this point, the stacks are no longer referenced.
         memory.free_cached_memory(device)

@@ -76,6 +76,18 @@ def total_over_ranks(number: int) -> int:
     return int(total)
 
 
+def least_over_ranks(number: int) -> int:
+    """Return the least of the ranks' numbers."""
+    if _ranks.size == 1:
+        return number
+    import torch
+    from torch import distributed
+
+    least = torch.tensor(number)
+    distributed.all_reduce(least, distributed.ReduceOp.MIN)
+    return int(least)
+
+
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Divide the tensors, in order, into lists of one dtype and of at most BUCKET bytes or one tensor."""
     bucket: list[Tensor] = []

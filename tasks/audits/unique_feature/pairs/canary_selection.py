@@ -285,7 +285,20 @@ def train_many(
         yield from classifier.train_jobs(trainings)
 
 
-@task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
+def _spreads(config: RankedTraining) -> bool:
+    """Return whether several processes may train a network together."""
+    return classifier.spreads(config.training)
+
+
+@task(
+    version=2,
+    name="unique_feature.train_ranked",
+    gpus=1.0,
+    many=train_many,
+    batch_key=batch_key,
+    trains=1,
+    spreads=_spreads,
+)
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.
 
