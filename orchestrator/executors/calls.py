@@ -7,15 +7,14 @@ and outcomes are transferred, not tables.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
-import operator
 import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -32,13 +31,14 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, now, process, versions
-from tasks.contract.job import Function, marks
+from tasks.contract.job import Function, load_function, marks, may_spread, single_table
 from tasks.contract.resources import NO_RESOURCES, Resources
 from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
 from tasks.worker.hardware import MemoryKind
 from tasks.worker.job_services import ProgramDied, RunStopped, use_services
+from tasks.worker.process_group import compute_together
 
 RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "device": "the GPU's memory ran out"}
 
@@ -83,6 +83,7 @@ class Call:
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that the user accepted as equivalent
     group: str = ""  # jobs of the same group take about the same time; empty: the task
     resources: Resources = NO_RESOURCES
+    processes: int = 1  # that compute each job together; with several GPUs, one per GPU
 
     @property
     def shares_gpu(self) -> bool:
@@ -92,7 +93,12 @@ class Call:
     @property
     def cpus(self) -> int:
         """The number of processors that the call takes. A call with a GPU needs little of one, and waits for none."""
-        return self.resources.cpus or int(not self.gpus)
+        return self.resources.cpus if self.gpus else self.cpus_without_gpu
+
+    @property
+    def cpus_without_gpu(self) -> int:
+        """The number of processors that the call takes if it uses no GPU."""
+        return max(self.resources.cpus, self.processes)
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,7 @@ def perform(call: Call, store: Store) -> Finished:
     first_key = next((item.key for item in call.items), "")
     advances = AdvanceWriter(store, next(iter(call.runs), ""), call.group or call.task, first_key)
     context = compute_context.ComputeContext(
-        call.way, call.members, call.sharers, settle, max(1, int(call.gpus)), advances.write
+        call.way, call.members, call.sharers, settle, max(1, int(call.gpus)), advances.write, call.processes
     )
     hardware.reset_peak_memory()
     with ExitStack() as contexts:
@@ -276,9 +282,7 @@ class Checkpoints:
 
 def _function_of(item: Item) -> Function:
     """Return the task function that an item names."""
-    module, _, name = item.function.partition(":")
-    function: Function = operator.attrgetter(name)(importlib.import_module(module))
-    return function
+    return load_function(item.function)
 
 
 def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Table] | Outcome:
@@ -309,6 +313,10 @@ def _results(
         return
     function = _function_of(ready[0][0])
     many = marks(function).many
+    if compute_context.current_context().processes > 1 and may_spread(function, ready[0][0].config):
+        together = partial(compute_together, ready[0][0].function)
+        function = partial(single_table, together)
+        many = many and together
     clock = time.perf_counter()
     if many is None or len(ready) == 1:
         for item, inputs in ready:

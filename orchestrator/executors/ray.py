@@ -160,7 +160,7 @@ class RayExecutor:
         if self.gpus or call.resources.gpus:
             gpus, cpus = call.gpus, call.cpus
         else:
-            gpus, cpus = 0.0, call.resources.cpus or 1
+            gpus, cpus = 0.0, call.cpus_without_gpu
         memory = self._memory_to_ask(call)
         if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types:
             gpu_type = call.gpu_type

@@ -296,6 +296,7 @@ class HeldRuns:
             self.session.take,
             self.stop,
             gpus_per_job=execution.gpus_per_job,
+            processes_per_job=execution.processes_per_job,
             together=execution.together,
             way=execution.way,
             stand_ins=stand_ins,

@@ -33,8 +33,8 @@ from orchestrator.scheduling.waiting import (
     unknown_price,
 )
 from orchestrator.store import Store
-from tasks.contract.job import marks
-from tasks.contract.resources import NO_TIME, Resources
+from tasks.contract.job import marks, may_spread
+from tasks.contract.resources import NO_RESOURCES, NO_TIME, Resources
 from tasks.worker.compute_context import StrategyName
 
 Event = Mapping[str, Any]
@@ -80,6 +80,7 @@ class Driver:
         stop: Stop,
         *,
         gpus_per_job: int = 1,
+        processes_per_job: int = 1,
         together: int | None = None,
         way: StrategyName = "auto",
         stand_ins: Mapping[str, str] | None = None,
@@ -105,6 +106,7 @@ class Driver:
         self._open = executor
         self._executor: Executor | None = None
         self._gpus_per_job = gpus_per_job
+        self._processes_per_job = processes_per_job
         self._together = together
         self._way: StrategyName = way
         self._stand_ins = stand_ins or {}
@@ -132,13 +134,14 @@ class Driver:
         executor = self._executor_unless_stopped()
         if executor is None:
             return
-        check_resources(plan, plan.missing(stored_keys), executor)
+        check_resources(plan, plan.missing(stored_keys), executor, self._processes_per_job)
         schedule = Schedule(
             plan,
             stored_keys,
             slots=executor.slots,
             gpus=executor.gpus,
             gpus_per_job=self._gpus_per_job,
+            processes_per_job=self._processes_per_job,
             sharers=executor.sharers,
             together=self._together,
             fail_fast=self.fail_fast,
@@ -442,12 +445,15 @@ class Driver:
             request_stop(folder_of(self.store, self._runs[0]))
 
 
-def check_resources(plan: Plan, keys: Iterable[str], executor: Executor) -> None:
+def check_resources(plan: Plan, keys: Iterable[str], executor: Executor, processes_per_job: int = 1) -> None:
     """Raise ClusterError if one of these jobs can never begin, because no machine has the resources that it needs."""
     needed: dict[Resources, str] = {}
     for key in keys:
-        if key in plan.resources:
-            needed.setdefault(replace(plan.resources[key], time=NO_TIME), plan.task(key))
+        resources = plan.resources.get(key, NO_RESOURCES)
+        if processes_per_job > 1 and not executor.gpus and may_spread(plan.jobs[key].function, plan.jobs[key].config):
+            resources = replace(resources, cpus=max(resources.cpus, processes_per_job))
+        if resources != NO_RESOURCES:
+            needed.setdefault(replace(resources, time=NO_TIME), plan.task(key))
     for resources, task in needed.items():
         reason = executor.obstacle(resources)
         if reason is not None:

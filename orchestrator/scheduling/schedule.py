@@ -14,7 +14,7 @@ from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Los
 from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, GpuPackings, gpu_fraction
 from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan
-from tasks.contract.job import marks
+from tasks.contract.job import marks, may_spread
 from tasks.contract.resources import NO_RESOURCES
 
 TOGETHER_SECONDS = 0.5  # seconds of work per call, which keeps the overhead of sending it small
@@ -34,6 +34,8 @@ class Schedule:
     group, if known. `together` fixes the number of jobs per call. None derives it from measured seconds and, on GPUs,
     from measured memory and load.
 
+    `processes_per_job` processes compute a job without a GPU together, if its task supports this.
+
     A job that states its GPUs is sent like a job without a GPU. The executor begins it once all its resources are free.
     """
 
@@ -45,6 +47,7 @@ class Schedule:
         slots: int = 1,
         gpus: int = 0,
         gpus_per_job: int = 1,
+        processes_per_job: int = 1,
         sharers: int = SHARERS,
         together: int | None = None,
         fail_fast: bool = False,
@@ -55,6 +58,7 @@ class Schedule:
         self.slots = slots
         self.gpus = gpus
         self.gpus_per_job = gpus_per_job
+        self.processes_per_job = processes_per_job
         self.gpu_types: Mapping[str, int] = {}  # number of GPUs of each type if there are several types
         self.growing = False
         self.on_gpus = 0  # GPU calls in flight
@@ -242,8 +246,17 @@ class Schedule:
         if not self._starved.isdisjoint(keys):
             memory = math.inf
         if not (self.gpus and self._shares_gpu(keys[0])):
-            gpus = float(resources.gpus)
-            return Call(self._number, task, items, gpus, delay, memory=memory, group=group, resources=resources)
+            return Call(
+                self._number,
+                task,
+                items,
+                float(resources.gpus),
+                delay,
+                memory=memory,
+                group=group,
+                resources=resources,
+                processes=self._processes(keys[0]),
+            )
         gpu_type = self._type(group)
         self.on_gpus += 1
         self._on_type[gpu_type] += 1
@@ -262,7 +275,18 @@ class Schedule:
             memory=memory,
             group=group,
             resources=resources,
+            processes=self._processes(keys[0]),
         )
+
+    def _processes(self, key: str) -> int:
+        """Return how many processes compute a job together: one per GPU or, without GPUs, `processes_per_job`."""
+        job = self.plan.jobs[key]
+        if not may_spread(job.function, job.config):
+            return 1
+        stated_gpus = self.plan.resources.get(key, NO_RESOURCES).gpus
+        if stated_gpus:
+            return stated_gpus
+        return self.gpus_per_job if self.gpus and self._shares_gpu(key) else self.processes_per_job
 
     def _types(self) -> Mapping[str, int]:
         """Return how many jobs the GPUs of each distinguished type can take. The empty string stands for any type."""
@@ -345,7 +369,10 @@ class Schedule:
     def _concurrent_calls(self, key: str) -> int:
         """Return how many calls of jobs like this one can run at once on the processors and GPUs."""
         resources = self.plan.resources.get(key, NO_RESOURCES)
-        calls = self.slots // max(1, resources.cpus)
+        cpus = resources.cpus
+        if not resources.gpus:
+            cpus = max(cpus, self._processes(key))
+        calls = self.slots // max(1, cpus)
         if resources.gpus:
             calls = min(calls, self.gpus // resources.gpus)
         return max(1, calls)

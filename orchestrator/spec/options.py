@@ -128,7 +128,14 @@ class Execution:
     )
     gpus_per_job: int = _option(
         1,
-        "The number of GPUs per job, for models that do not fit on one GPU. All must be in one machine.",
+        "The number of GPUs per job, which train each model together. All must be in one machine.",
+        int,
+        metavar="N",
+    )
+    processes_per_job: int = _option(
+        1,
+        "The number of processes per job that uses no GPU, each on its own processor. They train each model together, "
+        "on one machine.",
         int,
         metavar="N",
     )

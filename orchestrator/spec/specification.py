@@ -133,10 +133,14 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus=wait requires the --address of a cluster, because no other machine can join otherwise")
-    if (per_job := options.get("gpus_per_job", 1)) < 1:
-        raise SpecError(f"gpus_per_job is {per_job}; it must be 1 or more")
-    if per_job > 1 and (address == "none" or gpus == "none"):
-        raise SpecError(f"gpus_per_job is {per_job}; it must be 1 if address or gpus is none, which use no GPUs")
+    for name in ("gpus_per_job", "processes_per_job"):
+        if (count := options.get(name, 1)) < 1:
+            raise SpecError(f"{name} is {count}; it must be 1 or more")
+    if (per_job := options.get("gpus_per_job", 1)) > 1 and (address == "none" or gpus == "none"):
+        raise SpecError(
+            f"gpus_per_job is {per_job}; it must be 1 if address or gpus is none, which use no GPUs. To train each "
+            f"model on several processors, use processes_per_job={per_job}."
+        )
     if options.get("dashboard") and address not in (None, "local"):
         raise SpecError(
             f"dashboard cannot be combined with address {address}; it requires address local, which starts a cluster"

@@ -6,6 +6,8 @@ module is independent of execution.
 
 from __future__ import annotations
 
+import importlib
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -21,6 +23,7 @@ Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
 Amounts = Mapping[str, float]  # unit -> amount
 Number = int | Callable[[Any], int]  # or the function that returns it for a config
+Spreads = bool | Callable[[Any], bool]
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
 # Metadata key of fields that hold a class number. `engram run --dry-run` prints the name of the class instead.
@@ -78,6 +81,8 @@ class Task:
 
     gpus: If above 0, the task uses a GPU when one is available. The number of tasks that share a GPU is measured. If 2
         or more, the task needs that number of GPUs in one machine, and shares them with no other job.
+    spreads: Whether several processes may compute a job together, each with a GPU or a processor of its own (see
+        `tasks.worker.process_group`), or a function `(config)` that returns this.
     cpus, memory: The processors and the bytes of host memory that a job needs, or functions `(config)` that return
         them. If 0, a job counts as one processor, and its memory is measured.
     many(configs, inputs): Computes several jobs with equal `batch_key(config)` in one call, and yields (index, table or
@@ -98,6 +103,7 @@ class Task:
     work: Callable[[Any], Work] | None = None
     cpus: Number = 0
     memory: Number = 0
+    spreads: Spreads = False
 
 
 def task(
@@ -112,6 +118,7 @@ def task(
     gathers: bool = False,
     trains: int = 0,
     work: Callable[[Any], Work] | None = None,
+    spreads: Spreads = False,
 ) -> Callable[[F], F]:
     """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task. The function is returned unchanged.
 
@@ -124,7 +131,7 @@ def task(
 
     def mark(function: F) -> F:
         known_as = name or f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        properties = Task(known_as, version, gpus, many, batch_key, gathers, trains, work, cpus, needed_memory)
+        properties = Task(known_as, version, gpus, many, batch_key, gathers, trains, work, cpus, needed_memory, spreads)
         function.__task__ = properties  # type: ignore[attr-defined]
         return function
 
@@ -137,6 +144,13 @@ def marks(function: Callable[..., Any]) -> Task:
     if not isinstance(mark, Task):
         raise TypeError(f"{function!r} is not a task; mark it with @task(version=...)")
     return mark
+
+
+def load_function(name: str) -> Function:
+    """Return the task function that `module:name` names."""
+    module, _, path = name.partition(":")
+    function: Function = operator.attrgetter(path)(importlib.import_module(module))
+    return function
 
 
 def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
@@ -177,6 +191,12 @@ def resources_of(job: Job) -> Resources:
         cpus=stated.cpus or _number(mark.cpus, job.config),
         memory=stated.memory or ByteCount(_number(mark.memory, job.config)),
     )
+
+
+def may_spread(function: Function, config: Any) -> bool:
+    """Return whether several processes may compute a job together."""
+    spreads = marks(function).spreads
+    return spreads(config) if callable(spreads) else spreads
 
 
 def _number(amount: Number, config: Any) -> int:

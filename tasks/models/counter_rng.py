@@ -25,12 +25,14 @@ class CounterRng:
     """Random numbers for each model, derived from its key (models,) int64 and, with `steps` (models,), for one step.
 
     Every method takes a `site` in the network, and different sites have different numbers. Results are (models,
-    *shape), and all numbers are independent.
+    *shape), where the first axis of `shape` counts rows, and all numbers are independent. The first row is
+    `first_row` of those for which numbers are drawn.
     """
 
-    def __init__(self, keys: Tensor, steps: Tensor | None = None) -> None:
+    def __init__(self, keys: Tensor, steps: Tensor | None = None, first_row: int = 0) -> None:
         self._members = keys
         self._steps = steps
+        self._first_row = first_row
 
     @cached_property
     def keys(self) -> Tensor:
@@ -39,15 +41,30 @@ class CounterRng:
             return self._members
         return step_keys(self._members, self._steps)
 
-    def words(self, site: int, count: int) -> Tensor:
-        """Return words of 64 random bits, (models, count) int64."""
+    def words(self, site: int, shape: Sequence[int]) -> Tensor:
+        """Return words of 64 random bits, (models, *shape) int64."""
+        return self._bits(site, shape, torch.int64).view(-1, *shape)
+
+    def quarters(self, site: int, shape: Sequence[int]) -> Tensor:
+        """Return words of 16 random bits, (models, *shape) int16."""
+        return self._bits(site, shape, torch.int16).reshape(-1, *shape)
+
+    def _bits(self, site: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Return words of random bits of an integer type, (models, number of values)."""
+        count = math.prod(shape)
+        before = self._first_row * math.prod(shape[1:])
+        in_word = 8 // dtype.itemsize
+        first_word = before // in_word
+        skipped = before - first_word * in_word
         starts = mix_words(self.keys ^ site_key(site))
-        return mix_words(starts[:, None] + counters(count, starts.device), spare=False)
+        if first_word:
+            starts = starts + ((first_word * GAMMA + 2**63) % 2**64 - 2**63)  # as a signed 64-bit word
+        words = mix_words(starts[:, None] + counters(-(-(skipped + count) // in_word), starts.device), spare=False)
+        return words.view(dtype)[:, skipped : skipped + count]
 
     def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """Draw from U[0, 1) in steps of 2^-24. The numbers are the same in every dtype."""
-        count = math.prod(shape)
-        halves = self.words(site, -(-count // 2)).view(torch.int32)[:, :count]
+        halves = self._bits(site, shape, torch.int32)
         return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(-1, *shape)
 
     def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
@@ -58,8 +75,7 @@ class CounterRng:
 
     def dropout_mask(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
         """Return a mask of kept values: True with probability 1 - rate (rate < 1), to within 2^-17."""
-        count = math.prod(shape)
-        quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
+        quarters = self._bits(site, shape, torch.int16)
         return (quarters >= round(rate * 2**16) - 2**15).view(-1, *shape)
 
 

@@ -26,9 +26,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from tasks.models import synchronised_norm
 from tasks.models.counter_rng import CounterRng
 from tasks.numerics import seeds
 from tasks.numerics.matmul import MatMul, products
+from tasks.worker.ranks import current_ranks
 
 Shape = tuple[int, ...]
 
@@ -244,6 +246,8 @@ class Layers:
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
+        if current_ranks().size > 1:
+            return _normalise_over_ranks(x, self.mode.real, running, scale, momentum, epsilon)
         if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch rejects a batch of one number
             # Update copies and write them back, since autograd requires its inputs to stay unchanged.
             now = running[0].flatten().clone(), running[1].flatten().clone()
@@ -320,21 +324,43 @@ def _normalise(
 
     x is (rows, channels of all models, height, width).
     """
-    models, channels = running[0].shape
+    channels = running[0].shape[1]
     mask = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
     count = mask.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
     divisor = count.clamp(min=1)
     mean = (x * mask).sum((0, 2, 3), keepdim=True) / divisor
     centred = x - mean
     variance = (centred.square() * mask).sum((0, 2, 3), keepdim=True) / divisor
-    with torch.no_grad():
-        unbiased = variance * (divisor / (count - 1).clamp(min=1))
-        has_rows = (count > 0).view(models, channels)  # a model without real rows keeps its statistics
-        for statistic, now in zip(running, (mean, unbiased), strict=True):
-            moved = torch.lerp(statistic, now.view(models, channels), momentum)
-            statistic.copy_(torch.where(has_rows, moved, statistic))
+    _move_statistics(running, mean, variance * (divisor / (count - 1).clamp(min=1)), count, momentum)
     gamma, beta = (part[:, None, None] for part in scale)
     return centred * (torch.rsqrt(variance + epsilon) * gamma) + beta
+
+
+def _normalise_over_ranks(
+    x: Tensor,
+    real: Tensor | None,
+    running: tuple[Tensor, Tensor],
+    scale: tuple[Tensor, Tensor],
+    momentum: float,
+    epsilon: float,
+) -> Tensor:
+    """Apply batch norm with the statistics of the real rows of all ranks."""
+    mask = None if real is None else real.t().repeat_interleave(running[0].shape[1], 1)
+    normalised, mean, variance, count = synchronised_norm.normalise(x, mask, *scale, epsilon)
+    _move_statistics(running, mean, synchronised_norm.unbiased(variance, count), count, momentum)
+    return normalised
+
+
+def _move_statistics(
+    running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, count: Tensor, momentum: float
+) -> None:
+    """Move the running statistics towards those of a minibatch. A model without real rows keeps its statistics."""
+    shape = running[0].shape
+    with torch.no_grad():
+        has_rows = (count > 0).view(shape)
+        for statistic, now in zip(running, (mean, variance), strict=True):
+            moved = torch.lerp(statistic, now.view(shape), momentum)
+            statistic.copy_(torch.where(has_rows, moved, statistic))
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:

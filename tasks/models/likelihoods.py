@@ -67,11 +67,10 @@ class Binary:
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = _channels_first(pixels, self.shape)
         models = len(images)
-        count = images[0].numel()
-        words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
+        quarters = draws.quarters(BINARISED, images.shape[1:])
         # Both operations are exact in float32: 2^16 equal steps over [0, 255).
-        levels = words.to(torch.float32).mul_(255 / 2**16).add_(127.5)
-        ones = levels.view(images.shape) < images
+        levels = quarters.to(torch.float32).mul_(255 / 2**16).add_(127.5)
+        ones = levels < images
         if not self.padding:
             return ones.to(dtype).view(models, len(images[0]), -1)
         framed = torch.zeros(*images.shape[:2], *self.seen_shape, dtype=dtype, device=pixels.device)
@@ -105,9 +104,8 @@ class Dequantised:
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = _channels_first(pixels, self.shape)
-        count = images[0].numel()
-        steps = draws.words(DEQUANTISED, -(-count // 4)).view(torch.int16)[:, :count].bitwise_and(2**15 - 1)
-        shares = steps.to(dtype).add_(0.5).mul_(2.0**-15).view(images.shape).add_(images)
+        steps = draws.quarters(DEQUANTISED, images.shape[1:]).bitwise_and(2**15 - 1)
+        shares = steps.to(dtype).add_(0.5).mul_(2.0**-15).add_(images)
         return shares.mul_(1 / 256).flatten(2)
 
     def to_pixels(self, inputs: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from tasks.numerics.seeds import drawn_from
 from tasks.self_supervised.networks import Network, perceptron
 from tasks.self_supervised.pretraining_config import BYOL, DINO, BarlowTwins, Criterion, SimCLR, VICReg
+from tasks.worker.ranks import add_over_ranks, total_over_ranks
 
 VICREG_EPSILON = 1e-4
 
@@ -295,7 +296,9 @@ class Distilling:
         return dino(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)
 
     def after_step(self, moment: Moment) -> None:
-        mean = torch.stack(self.target_sums).sum(0) / self.pictures
+        total = torch.stack(self.target_sums).sum(0)
+        add_over_ranks([total])
+        mean = total / total_over_ranks(self.pictures)
         self.centre.lerp_(mean, 1 - self.config.centre_momentum)
         self.target_sums = []
         self.pictures = 0

@@ -74,7 +74,14 @@ def pretrain_many(
 
 
 @task(
-    version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1, work=work
+    version=1,
+    name="self_supervised.pretrain",
+    gpus=1.0,
+    many=pretrain_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+    spreads=True,
 )
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
     """Train an encoder and return its weights after each recorded epoch (SNAPSHOTS).
@@ -91,6 +98,7 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
     neither affects the result. Raises TrainingError if a loss is not finite, and ValueError if the network is
     unavailable.
     """
+    from tasks.models.synchronised_norm import synchronise_norms
     from tasks.self_supervised.learners import learner
     from tasks.self_supervised.networks import initial_network
     from tasks.self_supervised.pretraining_loop import Training
@@ -102,6 +110,7 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
         if isinstance(config.criterion, Supervised):
             classes = len(pictures.names)
         network = initial_network(encoder_of_pretraining(config), classes, config.seed).to(device)
+        synchronise_norms(network)
         learning = learner(config.criterion, network, config.projector, config.seed)
         return Training(config, learning, training_set(config, pictures, device), device).run(index)
 
@@ -159,7 +168,7 @@ def _tuning_work(config: ClassifierTuning) -> Work:
     return Work({unit: pictures * training.epochs}, operations={unit: step})
 
 
-@task(version=1, name="self_supervised.fine_tune", gpus=1.0, trains=1, work=_tuning_work)
+@task(version=1, name="self_supervised.fine_tune", gpus=1.0, trains=1, work=_tuning_work, spreads=True)
 def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
     """Fine-tune an encoder and return its weights after each recorded epoch of fine-tuning (SNAPSHOTS).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tasks.models.synchronised_norm import synchronise_norms
 from tasks.numerics import seeds
 from tasks.numerics.precision import autocast
 from tasks.self_supervised import views
@@ -28,6 +29,7 @@ from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
 from tasks.training import memory
 from tasks.training.fit import Losses, fit_link
+from tasks.worker.ranks import add_over_ranks, current_ranks, join_rows, row_counts, share_rows
 
 MOMENTUM = 0.9
 TRUST = 0.001
@@ -141,8 +143,26 @@ class AdamW:
 RULE = "self-supervised 1"
 
 
+@dataclass(frozen=True)
+class Share:
+    """This rank's share of a part of a step: the images in the minibatch, and among those that this rank has read."""
+
+    part: slice  # of the minibatch
+    rows: slice  # of the minibatch
+    read: slice
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of images of each rank."""
+        return row_counts(self.part.stop - self.part.start)
+
+
 class Training:
-    """The training of one learner, epoch by epoch."""
+    """The training of one learner, epoch by epoch.
+
+    The ranks of a process group share the images of every part of a step. Batch norm, a loss that couples images, and
+    the gradients refer to the whole part, so that the ranks compute what one process would, up to rounding.
+    """
 
     def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, device: torch.device) -> None:
         if len(images) < 2:
@@ -166,6 +186,18 @@ class Training:
         self.sizes = torch.from_numpy(np.array(images.sizes))
         self.steps = 0
         self.parts = self.planned_parts = config.accumulate
+        synchronise_norms(self.modules)
+        self._check_ranks()
+
+    def _check_ranks(self) -> None:
+        """Raise ValueError if there are more ranks than images in a part of a step."""
+        fewest = min(part.stop - part.start for part in self._parts(self.batch))
+        size = current_ranks().size
+        if fewest < size:
+            raise ValueError(
+                f"{size} processes train each model together, but a part of a step has {fewest} images; set "
+                f"gpus_per_job or processes_per_job to {fewest} or less, or lower accumulate"
+            )
 
     def run(self, index: int = 0) -> pa.Table:
         """Train all epochs, resuming from the checkpoint of the job with this index, and return SNAPSHOTS."""
@@ -173,9 +205,10 @@ class Training:
         rows: list[dict[str, Any]] = []
 
         def record(epoch: int, loss: float | None) -> None:
-            rows.append(row(epoch, loss, self.weights()))
+            if current_ranks().is_first:
+                rows.append(row(epoch, loss, self.weights()))
 
-        if memory.raises_when_full(self.device):
+        if memory.raises_when_full(self.device) and current_ranks().size == 1:
             self.parts = self._find_parts()
         fit_link(self, index, state_name(config), config.seed, config.epochs, config.asked, record)
         return pa.Table.from_pylist(rows, schema=SNAPSHOTS)
@@ -185,7 +218,9 @@ class Training:
         self.modules.train()
         order = self._order(epoch)
         factors = self.config.rates.factors(epoch - 1 + np.arange(len(order)) / len(order))
-        for step, (rows, squares) in enumerate(zip(order, self.images.squares.minibatches(order), strict=True)):
+        read = np.concatenate([np.arange(share.rows.start, share.rows.stop) for share in self._shares(self.batch)])
+        minibatches = self.images.squares.minibatches([rows[read] for rows in order])
+        for step, (rows, squares) in enumerate(zip(order, minibatches, strict=True)):
             moment = Moment(epoch, (epoch - 1 + (step + 1) / len(order)) / self.config.schedule)
             numbers = views.draw_views(self.config.seed, epoch, step, len(rows), self.learner.views)
             yield self._step(rows, squares, numbers, moment, self.rate * float(factors[step]))
@@ -207,29 +242,54 @@ class Training:
         shuffled = seeds.generator(self.config.seed, "batch order", epoch).permutation(len(self.images))
         return np.split(shuffled[: self.steps_per_epoch * self.batch], self.steps_per_epoch)
 
+    def _parts(self, count: int) -> list[slice]:
+        """Return the parts of a step with this number of images."""
+        size = self.config.batch // self.parts
+        parts = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the data set has fewer images than a batch
+            parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
+        return parts
+
+    def _shares(self, count: int) -> list[Share]:
+        """Return this rank's share of each part of a step with this number of images."""
+        shares = []
+        first = 0
+        for part in self._parts(count):
+            rows = share_rows(part.start, part.stop)
+            read = slice(first, first + rows.stop - rows.start)
+            shares.append(Share(part, rows, read))
+            first = read.stop
+        return shares
+
     def _step(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, rate: float) -> Tensor:
-        """Take one step on these images and return its loss, which the device may still be computing."""
-        loss = self._gradients(rows, squares, numbers, moment, self.parts)
-        gradients = [parameter.grad for parameter in self.parameters]
-        assert all(gradient is not None for gradient in gradients)
+        """Take one step on these images and return its loss, which the device may still be computing.
+
+        `squares` has this rank's share of the images.
+        """
+        loss = self._gradients(rows, squares, numbers, moment)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        assert len(gradients) == len(self.parameters)
+        add_over_ranks(gradients)
         self.steps += 1
-        self.optimiser.step([gradient for gradient in gradients if gradient is not None], rate, self.steps)
+        self.optimiser.step(gradients, rate, self.steps)
         self.learner.after_step(moment)
         return loss
 
     def _find_parts(self) -> int:
         """Return the number of parts in which steps fit into memory. Raises TrainingError if they do not fit."""
         rows = self._order(1)[0]
-        squares = next(iter(self.images.squares.minibatches([rows])))
+        read = np.concatenate([np.arange(share.rows.start, share.rows.stop) for share in self._shares(self.batch)])
+        squares = next(iter(self.images.squares.minibatches([rows[read]])))
         numbers = views.draw_views(self.config.seed, 1, 0, len(rows), self.learner.views)
         moment = Moment(1, 1 / self.config.schedule)
         rehearsed = copy.copy(self)
         rehearsed.learner = copy.copy(self.learner)  # a loss may add to sums that `after_step` resets
 
         def compute(parts: int) -> None:
+            rehearsed.parts = parts
             self.modules.train()
             with statistics_kept(self.modules):
-                rehearsed._gradients(rows, squares, numbers, moment, parts)
+                rehearsed._gradients(rows, squares, numbers, moment)
 
         obstacle = None
         if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in self.modules.modules()):
@@ -242,67 +302,80 @@ class Training:
             for parameter in self.parameters:
                 parameter.grad = None
 
-    def _gradients(
-        self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, part_count: int
-    ) -> Tensor:
-        """Compute the gradients of a step on these images in parts, and return its loss."""
-        size = self.config.batch // part_count
-        parts = [slice(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
-        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the data set has fewer images than a batch
-            parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
+    def _gradients(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment) -> Tensor:
+        """Compute the gradients of this rank's share of a step on these images, and return the loss of the step."""
+        shares = self._shares(len(rows))
         labels = self.labels[torch.from_numpy(rows).to(self.device)]
         sizes = self.sizes[torch.from_numpy(rows)]
 
-        def images(part: slice) -> Tensor:
-            return self._images(squares[part], sizes[part], numbers[:, part])
+        def images(share: Share) -> Tensor:
+            return self._images(squares[share.read], sizes[share.rows], numbers[:, share.rows])
 
         for parameter in self.parameters:
             parameter.grad = None
-        is_coupled = self.learner.coupled and len(parts) > 1
+        is_coupled = self.learner.coupled and (len(shares) > 1 or current_ranks().size > 1)
         if is_coupled:
-            loss = self._coupled_gradients(parts, images, labels, moment)
+            loss = self._coupled_gradients(shares, images, labels, moment)
         else:
-            loss = self._apart(parts, images, labels, moment)
+            loss = self._apart(shares, images, labels, moment)
         return loss
 
-    def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
+    def _apart(self, shares: list[Share], images: Callable[[Share], Tensor], labels: Tensor, moment: Moment) -> Tensor:
         """Compute the gradients of a loss that is a mean over images, part by part."""
         total = torch.zeros((), device=self.device)
-        for part in parts:
-            part_images = images(part)
+        for share in shares:
+            part_images = images(share)
             with self._precision():
                 embeddings = self.learner.embed(part_images)
                 targets = self.learner.targets(part_images)
-            loss = self.learner.loss(embeddings, targets, labels[part], moment)
-            loss = loss * ((part.stop - part.start) / len(labels))
+            loss = self.learner.loss(embeddings, targets, labels[share.rows], moment)
+            loss = loss * ((share.rows.stop - share.rows.start) / len(labels))
             loss.backward()
             total += loss.detach()
+        add_over_ranks([total])
         return total
 
     def _coupled_gradients(
-        self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment
+        self, shares: list[Share], images: Callable[[Share], Tensor], labels: Tensor, moment: Moment
     ) -> Tensor:
-        """Compute the gradients of a loss of the whole minibatch with the memory of one part.
+        """Compute the gradients of a loss of the whole minibatch with the memory of this rank's share of one part.
 
         First the embeddings of all parts are computed without a graph, then the loss and its gradient with respect to
         them. Then each part is computed again, and the gradient of its embeddings is passed back. Gao et al. 2021,
-        "Scaling deep contrastive learning batch size under memory limited setup", section 3.2.
+        "Scaling deep contrastive learning batch size under memory limited setup", section 3.2. If there is only one
+        part, its graph is kept instead.
         """
+        if len(shares) == 1:
+            with self._precision():
+                own_embeddings = self.learner.embed(images(shares[0]))
+            loss, slopes = self._loss_and_slopes(shares, [own_embeddings], labels, moment)
+            own_embeddings.backward(slopes[:, shares[0].rows])  # type: ignore[no-untyped-call]
+            return loss
         embedding_parts = []
         with torch.no_grad(), statistics_kept(self.modules):
-            for part in parts:
-                part_images = images(part)
+            for share in shares:
+                part_images = images(share)
                 with self._precision():
                     embedding_parts.append(self.learner.embed(part_images))
-        embeddings = torch.cat(embedding_parts, 1).requires_grad_()
-        loss = self.learner.loss(embeddings, None, labels, moment)
-        (slopes,) = torch.autograd.grad(loss, embeddings)
-        for part in parts:
-            part_images = images(part)
+        loss, slopes = self._loss_and_slopes(shares, embedding_parts, labels, moment)
+        for share in shares:
+            part_images = images(share)
             with self._precision():
                 part_embeddings = self.learner.embed(part_images)
-            part_embeddings.backward(slopes[:, part])  # type: ignore[no-untyped-call]
-        return loss.detach()
+            part_embeddings.backward(slopes[:, share.rows])  # type: ignore[no-untyped-call]
+        return loss
+
+    def _loss_and_slopes(
+        self, shares: list[Share], embedding_parts: list[Tensor], labels: Tensor, moment: Moment
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of the whole minibatch and its gradient with respect to the embeddings of all its images."""
+        joined = []
+        for share, embeddings in zip(shares, embedding_parts, strict=True):
+            joined.append(join_rows(embeddings, 1, share.counts))
+        all_embeddings = torch.cat(joined, 1).requires_grad_()
+        loss = self.learner.loss(all_embeddings, None, labels, moment)
+        (slopes,) = torch.autograd.grad(loss, all_embeddings)
+        return loss.detach(), slopes
 
     def _images(self, squares: Tensor, sizes: Tensor, numbers: Tensor) -> Tensor:
         """Return the views of images, (views n, 3, r, r), one view after another."""

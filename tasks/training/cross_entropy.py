@@ -69,7 +69,7 @@ def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> 
     _check_crop(shape, side)
     height, width, channels = shape
     rows = pixels.shape[1]
-    words = draws.words(CROP_PLACE, 2 * rows).bitwise_and_(2**BITS - 1).view(-1, rows, 2)
+    words = draws.words(CROP_PLACE, (rows, 2)).bitwise_and_(2**BITS - 1)
     # The upper half of bits times n is U{0, ..., n - 1}. A float32 in [0, 1) times n could be rounded up to n.
     top_edge = (words[..., 0] * (height - side + 1)) >> BITS
     left_edge = (words[..., 1] * (width - side + 1)) >> BITS

@@ -22,6 +22,7 @@ from tasks.contract.schemas import make_table
 from tasks.counting.steps import CodesStep, DensityStep
 from tasks.datasets.images import rows_at_once
 from tasks.models.catalog import autoencoder_growth
+from tasks.models.custom import may_share_rows
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import (
     DensityTraining,
@@ -370,7 +371,21 @@ def work(config: DensityTraining) -> Work:
     )
 
 
-@task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
+def _spreads(config: DensityTraining) -> bool:
+    """Return whether several processes may train a model together."""
+    return may_share_rows(config.model.name, config.privacy is not None)
+
+
+@task(
+    version=2,
+    name="generator.fit",
+    gpus=1.0,
+    many=train_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+    spreads=_spreads,
+)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     """Train a model and return its losses and log p of every observation (FITTED)."""
     return single_table(train_many, config, inputs)

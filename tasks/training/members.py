@@ -99,12 +99,22 @@ Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What all members share: the objective, the recipe and the images."""
+    """What all members share: the objective, the recipe and the images.
+
+    `divided` is the number of pieces into which each of the recipe's parts of a step is divided further, for lack of
+    memory. It does not affect results, except for rounding.
+    """
 
     learning: Objective
     recipe: Recipe
     images: Splits
     watch: Watch | None = None
+    divided: int = 1
+
+    @property
+    def parts(self) -> int:
+        """The number of parts in which a step is computed."""
+        return self.recipe.accumulate * self.divided
 
 
 Order = NDArray[np.int32]  # (minibatches, batch), -1 for padding

@@ -137,8 +137,8 @@ def raises_when_full(device: torch.device) -> bool:
 
 
 def next_parts(parts: int, batch: int) -> int | None:
-    """Return the next number of equal parts of a batch: at least double, up to one row per part, or None."""
-    return next((count for count in range(2 * parts, batch + 1) if batch % count == 0), None)
+    """Return the next number of equal parts of a batch: a multiple, up to one row per part, or None."""
+    return next((count for count in range(2 * parts, batch + 1, parts) if batch % count == 0), None)
 
 
 def find_parts(

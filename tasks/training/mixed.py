@@ -28,6 +28,7 @@ from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part
 from tasks.datasets.picture_rows import Concatenated, Selected, Sliceable, Subset
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
+from tasks.models.custom import may_share_rows
 from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains
 from tasks.training.classifier import check_private, classifier_work, model_row
@@ -179,7 +180,21 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-@task(version=3, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
+def _spreads(config: Mixture) -> bool:
+    """Return whether several processes may train a network together."""
+    return may_share_rows(config.network.name, config.privacy is not None)
+
+
+@task(
+    version=3,
+    name="mixed.train",
+    gpus=1.0,
+    many=train_many,
+    batch_key=batch_key,
+    trains=1,
+    work=work,
+    spreads=_spreads,
+)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """Train a network and return its MIXED table, or PRIVATE_MIXED if it is trained with privacy."""
     return single_table(train_many, config, inputs)

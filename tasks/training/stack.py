@@ -23,6 +23,7 @@ from tasks.training.members import Epoch, Member, Order, Spec, State, Trained, T
 from tasks.training.objective import AfterStep, Batch
 from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.step import Step
+from tasks.worker.ranks import add_over_ranks, current_ranks
 
 REHEARSALS = 3  # steps before recording, in which libraries choose algorithms and allocate workspaces
 
@@ -378,7 +379,9 @@ class Stack:
         models = len(self.places)
         self.assessment.zero_()
         with torch.no_grad():
-            for start in range(0, count, ASSESSED_AT_ONCE):
+            for number, start in enumerate(range(0, count, ASSESSED_AT_ONCE)):
+                if number % current_ranks().size != current_ranks().rank:
+                    continue
                 rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
                 pixels = rows.expand(models, -1, -1)
                 truth = labels.expand(models, -1)
@@ -387,6 +390,7 @@ class Stack:
                 losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)
+            add_over_ranks([self.assessment])
             self.assessment /= count
 
 

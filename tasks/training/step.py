@@ -6,6 +6,9 @@ values that only the host has.
 
 With the precision bfloat16, every step uses autograd, and only the losses are computed under autocast. The loss that
 selects the best epoch and all outputs of trained models have the precision of the weights.
+
+The ranks of a process group (`tasks.worker.ranks`) share the rows of every part of a minibatch, and add up their
+gradients and losses before the optimiser's step, so that all have the same weights.
 """
 
 from __future__ import annotations
@@ -23,15 +26,21 @@ from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand
 from tasks.training.optimisers import Optimiser, ParameterBuffer
+from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 ROUNDING = 1e-3  # largest difference between losses that are equal up to rounding, relative and in nats
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of every place that are computed together: a whole minibatch, or a part of one."""
+    """Rows of every place that are computed together: a whole minibatch, or a part of one, or this rank's share of it.
+
+    A rank without rows computes one row of padding, since batch norm needs all ranks.
+    """
 
     number: int  # within the minibatch
+    first: int  # its first row within the minibatch
+    is_empty: bool
     pixels: Tensor  # (places, rows, features)
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
@@ -55,8 +64,12 @@ class Step:
         self.fixed = fixed
         self.optimiser = optimiser
         self.keys = keys
-        self.rows = spec.recipe.batch // spec.recipe.accumulate  # rows per part
-        self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # sums of the parts' gradients
+        self.rows = spec.recipe.batch // spec.parts  # rows per part
+        # Rows that share random numbers. A step that is divided further, for lack of memory, draws the same numbers.
+        self.rows_of_draws = spec.recipe.batch // spec.recipe.accumulate
+        self.has_parts = spec.recipe.accumulate > 1
+        # Sums of the parts' gradients.
+        self.sums = learned.like() if spec.parts > 1 or current_ranks().size > 1 else None
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
         # The weights as autograd leaves, without a record of earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
@@ -100,34 +113,41 @@ class Step:
 
     def _parts(self, row_table: Tensor, real: Tensor | None) -> Iterator[Part]:
         rows = row_table if real is None else row_table.clamp(min=0)
-        for number, part_rows in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
-            pixels, labels = self.data.rows(part_rows.contiguous())
-            within = slice(number * self.rows, number * self.rows + part_rows.shape[1])
-            yield Part(number, pixels, labels, None if real is None else real[:, within])
+        width = rows.shape[1]
+        for number, start in enumerate(range(0, max(1, width), self.rows)):
+            share = share_rows(start, min(start + self.rows, width))
+            is_empty = current_ranks().size > 1 and share.start == share.stop
+            if is_empty:
+                share = slice(start, start + 1)
+            pixels, labels = self.data.rows(rows[:, share].contiguous())
+            of_share = None if real is None else real[:, share]
+            if is_empty:
+                of_share = torch.zeros(labels.shape, dtype=torch.bool, device=labels.device)
+            yield Part(number, share.start, is_empty, pixels, labels, of_share)
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
         """Return the random numbers for a step, or for a part of a step."""
-        if self.sums is None:
-            return CounterRng(keys, steps)
-        return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
+        number, skipped = divmod(part.first, self.rows_of_draws)
+        if not self.has_parts:
+            return CounterRng(keys, steps, skipped)
+        return CounterRng(step_keys(keys, steps), torch.full_like(keys, number), skipped)
 
     def depends_on_parts(self, row_table: Tensor) -> bool:
         """Return whether the losses of these rows, (1, rows), differ if they are computed in two parts."""
-        pixels, labels = self.data.rows(row_table)
-        whole = self._losses(Part(0, pixels, labels, None), CounterRng(self.keys, self.optimiser.steps))
         half = row_table.shape[1] // 2
-        in_parts = []
-        for number, rows in enumerate((slice(None, half), slice(half, None))):
-            part = Part(number, pixels[:, rows].contiguous(), labels[:, rows].contiguous(), None)
-            draws = CounterRng(step_keys(self.keys, self.optimiser.steps), torch.full_like(self.keys, number))
-            in_parts.append(self._losses(part, draws))
-        return not torch.allclose(torch.cat(in_parts, 1), whole, rtol=ROUNDING, atol=ROUNDING)
+        whole = self._losses(row_table, 0)
+        in_parts = torch.cat([self._losses(row_table[:, :half], 0), self._losses(row_table[:, half:], half)], 1)
+        return not torch.allclose(in_parts, whole, rtol=ROUNDING, atol=ROUNDING)
 
-    def _losses(self, part: Part, draws: CounterRng) -> Tensor:
-        """Return the losses (places, rows) of a part without padding, with these random numbers."""
+    def _losses(self, row_table: Tensor, first: int) -> Tensor:
+        """Return the losses (places, rows) of these rows of a minibatch, which starts at row -`first`."""
+        pixels, labels = self.data.rows(row_table.contiguous())
+        part = Part(0, first, False, pixels, labels, None)
+        draws = self._draws(self.keys, self.optimiser.steps, part)
         with torch.no_grad():
-            batch = Batch(part.pixels, part.labels, Mode(training=True, draws=draws, real=None))
-            return self.learning.losses(self._values, batch)
+            return self.learning.losses(
+                self._values, Batch(pixels, labels, Mode(training=True, draws=draws, real=None))
+            )
 
     # One model after another
 
@@ -143,10 +163,12 @@ class Step:
                 self.sums.buffer.zero_()
             for part in self._parts(row_table, real):
                 for position, row_count in counts.items():
-                    count = min(part.pixels.shape[1], row_count - part.number * self.rows)
+                    count = min(part.pixels.shape[1], row_count - part.first)
                     if count <= 0:
                         continue
                     share = 1.0 if self.learning.total else 1 / row_count
+                    if part.is_empty:
+                        share = 0.0
                     shares = torch.full((count,), share, dtype=self.dtype)
                     rows = part.pixels[position], part.labels[position]
                     if real is not None:
@@ -163,6 +185,7 @@ class Step:
                         for view, gradient in zip(self.sums.views.values(), gradients, strict=True):
                             view[position].add_(gradient.view_as(view[position]))
             if self.sums is not None:
+                add_over_ranks([self.sums.buffer, losses])
                 for position in (position for position, row_count in counts.items() if row_count):
                     self._finish(position, [view[position] for view in self.sums.views.values()], passed)
         return losses
@@ -192,6 +215,8 @@ class Step:
             if self.sums is not None:
                 torch._foreach_add_(list(self.sums.views.values()), list(gradients))
         assert losses is not None
+        if self.sums is not None:
+            add_over_ranks([self.sums.buffer, losses])
         active = None if real is None else real.any(1)
         with torch.no_grad():
             if self.sums is not None:

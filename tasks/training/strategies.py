@@ -5,7 +5,7 @@
 - stack: several models in one step, as many as memory and speed allow. On a GPU, the step is recorded and replayed.
 - graph: separate models, each with its step recorded and replayed on its own stream. Requires a GPU.
 
-Steps are not recorded if their data is streamed to the GPU.
+Steps are not recorded if their data is streamed to the GPU, or if the ranks of a process group share them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tasks.training.members import Member, Spec, minibatches
 from tasks.training.stack import Stack
 from tasks.worker import hardware
 from tasks.worker.compute_context import Choice, ComputeContext
+from tasks.worker.ranks import current_ranks, least_over_ranks
 
 STREAMS = (4, 16)  # for the strategy "graph"
 STACKED = (64, 256)  # for the strategy "stack": 64 models reach five sixths of the full rate of large stacks
@@ -66,8 +67,8 @@ class Workload:
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         settings = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
-        if recipe.accumulate > 1:
-            settings += [f"in {recipe.accumulate} parts"]
+        if spec.parts > 1:
+            settings += [f"in {spec.parts} parts"]
         settings += [] if self.data.is_resident else ["data streamed"]
         return f"{hardware.device_name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
 
@@ -98,11 +99,14 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
     if workload.device.type == "cpu" and context.way in ("auto", "loop"):
         return Strategy("loop"), None
     required = memory.need(lambda models: rehearse(workload, models), workload.device)
-    limit = max(1, min(limit, required.fitting(memory.free(workload.device) // context.sharers)))
+    fitting = required.fitting(memory.free(workload.device) // context.sharers)
+    limit = max(1, min(limit, least_over_ranks(fitting)))
     model_count = max(1, min(limit, len(workload.members)))
     strategies = {strategy.name: strategy for strategy in candidates(workload, model_count)}  # the largest of each name
     if context.way != "auto":
         return strategies[context.way], required
+    if current_ranks().size > 1:  # a measurement would differ between ranks
+        return strategies.get("stack", Strategy("loop")), required
     choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, limit)))
     fastest = strategies.get(choice["way"], Strategy("loop"))
     places = min(fastest.places, int(choice["places"]))
@@ -117,6 +121,7 @@ def candidates(workload: Workload, limit: int) -> list[Strategy]:
     """
     learning = workload.spec.learning
     captured = workload.device.type == "cuda" and learning.capturable and workload.data.is_resident
+    captured = captured and current_ranks().size == 1
     strategies = [Strategy("loop")]
     if captured:
         strategies += [Strategy("graph", stacks=count, captured=True) for count in sizes(STREAMS, limit)]

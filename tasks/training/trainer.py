@@ -19,6 +19,7 @@ from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.stack import Slot, Stack
 from tasks.training.strategies import Strategy, UnsupportedStrategy, Workload, choose_strategy, stream
 from tasks.worker import compute_context, hardware
+from tasks.worker.ranks import current_ranks
 
 Outcome = tuple[int, Trained | Exception]
 
@@ -85,8 +86,7 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
                 workload, compute_context.current_context(), _fitted.get(workload.name, MOST)
             )
             size = strategy.members
-            trainer = Trainer(workload, strategy, need, remaining, spec.recipe.accumulate)
-            for outcome in trainer.outcomes():
+            for outcome in Trainer(workload, strategy, need, remaining).outcomes():
                 remaining.pop(outcome[0])
                 yield outcome
             return
@@ -94,7 +94,8 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
             yield from [(index, TrainingError(str(error))) for index in remaining]
             return
         except Exception as error:
-            if not hardware.exhausted_memory(error):
+            # Another rank may have enough memory, so this one must not change the strategy alone.
+            if current_ranks().size > 1 or not hardware.exhausted_memory(error):
                 raise
         # At this point, the stacks are no longer referenced.
         memory.free_cached_memory(device)
@@ -110,8 +111,9 @@ def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Itera
 
 def in_more_parts(workload: Workload) -> Workload:
     """Return a workload whose steps are computed in more parts. Raises TrainingError if its result would change."""
-    recipe = workload.spec.recipe
-    parts = memory.next_parts(recipe.accumulate, recipe.batch)
+    spec = workload.spec
+    batch = spec.recipe.batch
+    parts = memory.next_parts(spec.parts, batch)
     obstacle = None
     if parts is not None:
         try:
@@ -121,17 +123,16 @@ def in_more_parts(workload: Workload) -> Workload:
                 raise
             parts = None  # not even a few rows fit
     if parts is None or obstacle is not None:
-        name = workload.spec.learning.name
-        raise memory.too_large(name, recipe.batch, recipe.accumulate, workload.device, obstacle)
-    return replace(workload, spec=replace(workload.spec, recipe=replace(recipe, accumulate=parts)))
+        raise memory.too_large(spec.learning.name, batch, spec.parts, workload.device, obstacle)
+    return replace(workload, spec=replace(spec, divided=parts // spec.recipe.accumulate))
 
 
-PARTS_MATTER = "it would change the result, since batch norm and random draws differ between parts"
+PARTS_MATTER = "batch norm would use the statistics of smaller parts, which changes the result"
 FEW_ROWS = 4  # of the minibatch from which it is determined whether parts matter
 
 
 def depends_on_parts(workload: Workload) -> bool:
-    """Return whether the losses of rows differ if a minibatch is computed in parts: by batch norm or random draws."""
+    """Return whether the losses of rows differ if a minibatch is computed in parts, as with batch norm."""
     member = workload.members[0]
     count = min(FEW_ROWS, len(member.rows))
     if count < 2:
@@ -150,7 +151,6 @@ class Trainer:
         strategy: Strategy,
         need: memory.Need | None,
         remaining: dict[int, Member],
-        planned_parts: int,
     ) -> None:
         self.workload = workload
         self.strategy = strategy
@@ -158,8 +158,8 @@ class Trainer:
         self.measured: dict[str, float] = {}
         if need is not None:
             self.measured = {"bytes_per_member": need.per_model, "device_bytes": memory.whole(workload.device)}
-        if self.recipe.accumulate > planned_parts:
-            self.measured["parts"] = self.recipe.accumulate
+        if workload.spec.divided > 1:
+            self.measured["parts"] = workload.spec.parts
         self.stacks = workload.stacks(strategy)
         self.streams = [stream(workload.device) for _ in self.stacks]
         # A link waits for its predecessor, unless that has already ended or continues as another link.

@@ -15,6 +15,11 @@ def digest_in_keys(digest: str) -> str:
     return _stand_ins.get().get(digest, digest)
 
 
+def current_stand_ins() -> Mapping[str, str]:
+    """Return the accepted changes (current digest -> earlier digest), for a process that this one starts."""
+    return _stand_ins.get()
+
+
 @contextmanager
 def use_stand_ins(stand_ins: Mapping[str, str]) -> Iterator[None]:
     """Inside the block, use these digests (current -> earlier) in keys."""

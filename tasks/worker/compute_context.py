@@ -55,6 +55,7 @@ class ComputeContext(Ranged):
     settle: Settle = field(default_factory=here)
     gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be spread over several GPUs
     advance: Advance = ignore
+    processes: Annotated[int, AtLeast(1)] = 1  # that compute each job together, if its task supports this
 
 
 @dataclass
@@ -98,7 +99,8 @@ def note(**facts: Any) -> None:
     Facts are JSON values. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one model, times
     the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the fraction of wall time in which
     the device was computing), `continued_from` (the epoch of the state it continued from; absent if it started from
-    scratch), `parts` (the parts in which a step was computed; absent if the planned number fitted into memory).
+    scratch), `parts` (the parts in which a step was computed; absent if the planned number fitted into memory),
+    `processes` (that trained the model together; absent for one).
     """
     call = _call.get()
     if call is not None:

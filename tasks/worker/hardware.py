@@ -70,16 +70,28 @@ def granted_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_peak_of_ranks = 0  # bytes of the processes that computed for this one since the last reset
+
+
 def reset_peak_memory() -> None:
     """Reset `peak_memory`. On systems other than Linux, it counts from the start of the process."""
+    global _peak_of_ranks
+    _peak_of_ranks = 0
     with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:
         file.write(FORGET_PEAK)
+
+
+def add_peak_memory(size: int) -> None:
+    """Count the peak memory of processes that computed for this one, in bytes."""
+    global _peak_of_ranks
+    _peak_of_ranks = max(_peak_of_ranks, size)
 
 
 def peak_memory() -> int:
     """Return the peak memory of this process in bytes, excluding mapped files, or 0 if it is unknown.
 
-    Files such as torch's libraries are in memory only once for all processes of a machine.
+    It includes the processes that computed for this one (`add_peak_memory`). Files such as torch's libraries are in
+    memory only once for all processes of a machine.
     """
     # Not `getrusage`, whose maximum includes the process that started this one.
     try:
@@ -87,7 +99,7 @@ def peak_memory() -> int:
     except OSError:
         return 0
     peak, files, shared = map(int, match.groups()) if match else (0, 0, 0)
-    return max(0, peak - files - shared) * 1024
+    return max(0, peak - files - shared) * 1024 + _peak_of_ranks
 
 
 @cache

@@ -43,7 +43,7 @@ def test_numbers_of_model_are_independent_of_others() -> None:
 def test_members_steps_and_sites_have_own_numbers() -> None:
     members = torch.tensor([member_key(seed) for seed in range(40)])
     words = [
-        CounterRng(step_keys(members, torch.full((40,), step))).words(site, 50)
+        CounterRng(step_keys(members, torch.full((40,), step))).words(site, (50,))
         for step in range(20)
         for site in range(5)
     ]

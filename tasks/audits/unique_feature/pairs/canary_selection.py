@@ -291,6 +291,11 @@ def work(config: RankedTraining) -> Work:
     return classifier.work(config.training)
 
 
+def _spreads(config: RankedTraining) -> bool:
+    """Return whether several processes may train a network together."""
+    return classifier.spreads(config.training)
+
+
 @task(
     version=2,
     name="unique_feature.train_ranked",
@@ -299,6 +304,7 @@ def work(config: RankedTraining) -> Work:
     batch_key=batch_key,
     trains=1,
     work=work,
+    spreads=_spreads,
 )
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.

@@ -1,0 +1,248 @@
+"""Compute jobs of a task in several processes that train each model together, one per GPU or processor.
+
+The processes (ranks) run inside one job of the cluster. They find each other through a file in a temporary folder, so
+no port is opened to other machines, and communicate with NCCL on GPUs and with Gloo on processors. If one of them
+fails, all end, and the first error is raised here with its rank. If this process dies, even by `kill -9`, they are
+killed (`tasks.worker.process_guard`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tasks
+from tasks.contract.job import Inputs
+from tasks.user_code.acceptance import current_stand_ins
+from tasks.worker import checkpoints, compute_context, hardware
+from tasks.worker.job_services import ProgramDied
+from tasks.worker.process_guard import Guard
+from tasks.worker.rank_process import RankWork
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GROUP_MARK = "ENGRAM_GROUP"  # marks the ranks of one process
+SETTLING = 1.0  # seconds in which the other ranks may report an error that came before the first one reported
+GRACE = 10.0  # seconds for a rank to exit after it has finished
+# Our package comes first while it is imported, because a folder on the path may contain another `tasks`.
+START = (
+    "import sys, json; root, paths = json.loads(sys.argv[1]); sys.path[:] = [root, *paths]; import tasks; "
+    "sys.path[:] = paths if root in paths else [*paths, root]; "
+    "from tasks.worker.rank_process import run_rank; run_rank()"
+)
+
+
+def compute_together(
+    function: str, configs: Sequence[Any], inputs: Sequence[Inputs]
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Compute jobs of the task named `module:name`, each with all processes of the context.
+
+    Yields each job's index with its table or exception. Checkpoints, progress and notes are those of this process.
+    Raises ProgramDied if a rank is killed, and otherwise the first error of a rank.
+    """
+    context = compute_context.current_context()
+    size = context.processes
+    with tempfile.TemporaryDirectory(prefix="engram-group-") as folder:
+        work = RankWork(
+            rank=0,
+            size=size,
+            rendezvous=str(Path(folder) / "rendezvous"),
+            function=function,
+            configs=configs,
+            inputs=inputs,
+            context=(context.way, context.members),
+            states_requested=[checkpoints.is_state_requested(index) for index in range(len(configs))],
+            stand_ins=dict(current_stand_ins()),
+        )
+        group = _Group(work)
+        try:
+            yield from group.outcomes()
+        finally:
+            group.end()
+
+
+@dataclass(eq=False)
+class _Rank:
+    """The parent's end of one rank."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    is_done: bool = False
+
+
+@dataclass(eq=False)
+class _Failure:
+    """How a rank ended without finishing its work. `follows` is set if another rank's end may be the cause."""
+
+    rank: int
+    error: BaseException
+    follows: bool
+
+
+@dataclass(eq=False)
+class _States:
+    """The checkpoints of one job, each read once for all ranks."""
+
+    unread: Iterator[bytes]
+    known: list[bytes] = field(default_factory=list)
+
+    def state(self, number: int) -> bytes:
+        """Return the checkpoint with this number, counted from 0, or no bytes if there are fewer."""
+        self.known += islice(self.unread, max(0, number + 1 - len(self.known)))
+        return self.known[number] if number < len(self.known) else b""
+
+
+class _Group:
+    """The ranks that compute some jobs."""
+
+    def __init__(self, work: RankWork) -> None:
+        self.size = work.size
+        self.states: dict[int, _States] = {}
+        self.failures: list[_Failure] = []
+        self.memory = 0  # peak host memory of all ranks, in bytes
+        self.ranks: list[_Rank] = []
+        try:
+            for number in range(work.size):
+                self.ranks.append(_start_rank(number))
+            for rank in self.ranks:
+                rank.pipe.send_bytes(pickle.dumps(_with_rank(work, rank.number)))
+        except BaseException:
+            self.end()
+            raise
+
+    def outcomes(self) -> Iterator[tuple[int, pa.Table | Exception]]:
+        """Yield the outcomes of the first rank, and serve all ranks until they have finished."""
+        while waiting := [rank for rank in self.ranks if not rank.is_done]:
+            ready = wait([rank.pipe for rank in waiting])
+            for rank in waiting:
+                if rank.pipe in ready:
+                    yield from self._serve(rank)
+            if self.failures:
+                raise self._first_failure()
+        hardware.add_peak_memory(self.memory)
+
+    def _serve(self, rank: _Rank) -> Iterator[tuple[int, pa.Table | Exception]]:
+        """Answer one message of a rank."""
+        try:
+            message = rank.pipe.recv()
+        except (EOFError, ConnectionError):
+            self.failures.append(_Failure(rank.number, _death(rank, self.size), follows=False))
+            rank.is_done = True
+            return
+        match message:
+            case ("advance", networks):
+                compute_context.advance(networks)
+            case ("state", index, number):
+                rank.pipe.send_bytes(self._state(index, number))
+            case ("leave", index, state):
+                checkpoints.leave(index, state)
+            case ("outcome", index, outcome, notes):
+                compute_context.note(**notes, processes=self.size)
+                yield index, outcome
+            case ("failed", error, text, follows):
+                self.failures.append(_Failure(rank.number, _error_of_rank(rank.number, error, text), follows))
+                rank.is_done = True
+            case ("done", memory):
+                self.memory += memory
+                rank.is_done = True
+
+    def _state(self, index: int, number: int) -> bytes:
+        if index not in self.states:
+            self.states[index] = _States(checkpoints.earlier_checkpoints(index))
+        return self.states[index].state(number)
+
+    def _first_failure(self) -> BaseException:
+        """Return the error that ended the group, rather than one that another rank's end has caused."""
+        deadline = time.monotonic() + SETTLING
+        while all(failure.follows for failure in self.failures):
+            waiting = [rank for rank in self.ranks if not rank.is_done]
+            ready = wait([rank.pipe for rank in waiting], max(0.0, deadline - time.monotonic()))
+            for rank in waiting:
+                if rank.pipe in ready:
+                    for _ in self._serve(rank):  # results of other jobs, which are computed again
+                        pass
+            if not ready:
+                break
+        return min(self.failures, key=lambda failure: failure.follows).error
+
+    def end(self) -> None:
+        """Kill the ranks that still run, and wait until all have ended."""
+        for rank in self.ranks:
+            if rank.process.poll() is None and not (rank.is_done and not self.failures and _ends(rank.process)):
+                rank.process.kill()
+            rank.process.wait()
+            rank.pipe.close()
+
+
+def _with_rank(work: RankWork, number: int) -> RankWork:
+    from dataclasses import replace
+
+    return replace(work, rank=number)
+
+
+def _start_rank(number: int) -> _Rank:
+    """Start the process of a rank, which waits for its work."""
+    here, there = socket.socketpair()
+    with there:
+        paths = json.dumps([str(Path(tasks.__file__).resolve().parents[1]), sys.path])
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, paths, str(there.fileno())],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
+            process_group=0,  # Ctrl-C reaches only this process, which ends the ranks
+        )
+    return _Rank(number, process, Connection(here.detach()))
+
+
+def _environment() -> Mapping[str, str]:
+    """Return the environment of a rank. All ranks are on this machine and communicate through its loopback device."""
+    loopback = "lo" if sys.platform.startswith("linux") else "lo0"
+    interfaces = {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
+    return {**interfaces, **os.environ, **_guard(os.getpid()).variables}
+
+
+@cache
+def _guard(pid: int) -> Guard:  # noqa: ARG001 - a forked process needs its own
+    """Return the guard that kills the ranks of this process when it ends."""
+    return Guard(GROUP_MARK, is_tracking=False)
+
+
+def _ends(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a process that has finished exits within the grace period."""
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _death(rank: _Rank, size: int) -> ProgramDied:
+    """Return the error for a rank that has ended without a message."""
+    code = rank.process.wait()
+    cause = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    return ProgramDied(f"process {rank.number} of {size} that train one model together {cause}")
+
+
+def _error_of_rank(number: int, error: BaseException | None, text: str) -> BaseException:
+    """Return the error of a rank, with its rank and its traceback as a note."""
+    if error is None:
+        error = RuntimeError(text.strip().splitlines()[-1])
+    error.add_note(f"Raised by rank {number}:\n{text}")
+    return error
