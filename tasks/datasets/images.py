@@ -149,21 +149,21 @@ BLOCK = 1 << 24  # pixel values that are read together; as float32, 64 MiB
 BATCHES = 512  # rows that networks evaluate together
 
 
-def blocks(rows: Indices, shape: tuple[int, ...], values: int = BLOCK) -> Iterator[Indices]:
-    """Yield the rows in consecutive blocks of images of this shape with at most so many values, but at least a row.
+def blocks(rows: Indices, shape: tuple[int, ...]) -> Iterator[Indices]:
+    """Yield the rows in consecutive blocks of images of this shape with at most BLOCK values, but at least a row.
 
     Larger blocks are multiples of 512 rows, so that batches within them are the same as without blocks.
     """
-    step = max(1, values // math.prod(shape))
+    step = max(1, BLOCK // math.prod(shape))
     if step > BATCHES:
         step -= step % BATCHES
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
 
 
-def rows_at_once(shape: tuple[int, ...], limit: int, values: int = BLOCK) -> int:
-    """Return how many images of this shape are processed at a time: at most `limit`, and at most so many values."""
-    return max(1, min(limit, values // math.prod(shape)))
+def rows_at_once(shape: tuple[int, ...], limit: int, values: int | None = None) -> int:
+    """Return how many images are processed at a time: at most `limit`, and at most so many values (None: BLOCK)."""
+    return max(1, min(limit, (values or BLOCK) // math.prod(shape)))
 
 
 TOGETHER = 1 << 18  # pixels converted at a time; few enough that they fit into a processor cache as wide numbers
