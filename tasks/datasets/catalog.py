@@ -104,12 +104,13 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
 def image_names(dataset: Dataset) -> tuple[str, ...]:
     """Return the name of each image, of the training split first and then of the test split.
 
-    A name is a path with slashes, or `PATH:ROW` in a Parquet file. Empty if the images are not in a user's files.
+    A name is a path with slashes, `PATH:ROW` in a Parquet file, or `PATH:MEMBER` in an archive. Empty if the images are
+    not in a user's files.
     """
     names = []
     for entry in _list_entries(dataset, SPLITS):
         path = entry.path.as_posix()
-        names.append(path if entry.row is None else f"{path}:{entry.row}")
+        names.append(path if entry.row is None else f"{path}:{entry.member or entry.row}")
     return tuple(names)
 
 

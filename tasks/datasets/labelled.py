@@ -34,7 +34,7 @@ INDEX_RULE = "index of labelled pictures 1"
 
 @dataclass(frozen=True)
 class Labelled:
-    """An image, its class index and its split. The image is a file, or a `row` of a table.
+    """An image, its class index and its split. The image is a file, a `row` of a table, or a `member` of an archive.
 
     `is_drawn` is set if the user chose no split. In that case, copies of a file are moved into the split of the first
     copy.
@@ -45,11 +45,12 @@ class Labelled:
     split: Split
     row: int | None = None
     is_drawn: bool = False
+    member: str = ""
 
     def __str__(self) -> str:
         if self.row is None:
             return str(self.path)
-        return f"{self.path}, row {self.row}"
+        return f"{self.path}, {self.member or f'row {self.row}'}"
 
 
 Reader = Callable[[Labelled], bytes]

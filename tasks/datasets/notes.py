@@ -22,7 +22,15 @@ from tasks.datasets.places import find
 
 # Increase this when a rule is added or changed, so that notes of other versions are not reused.
 VERSION = 4
-EXAMINED = ("folder", "list", "parquet", "table", "boxed")  # kinds of users' data sets; published sets are not examined
+EXAMINED = (
+    "folder",
+    "list",
+    "parquet",
+    "webdataset",
+    "hf",
+    "table",
+    "boxed",
+)  # kinds of users' data sets; published sets are not examined
 SAMPLE = 64  # boxed images whose levels are examined
 Rule = Callable[[Dataset, PictureSet], Iterable[str]]
 

@@ -4,6 +4,7 @@ folder:scans#64x64#grey               resized to height 64 and width 64, in grey
 folder:scans#64x64#grey#inverted10    as above, with the first ten training images inverted
 folder:scans#bits12                   16-bit grey levels with 4095 as white, as written by scanners
 list:records.csv#members(trained)     the rows whose column `trained` marks a member (`tasks.datasets.selection`)
+parquet:shards#image=img#label=fine   images and labels in the columns `img` and `fine`
 table:patients.csv#label=outcome      a table of features whose column `outcome` holds the classes
 table:patients.csv#label=outcome#raw  as above, with the numbers as they are in the file
 """
@@ -26,10 +27,14 @@ RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
 SHAPE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 DEPTH = re.compile(r"bits([0-9]{1,2})")
-LABEL = re.compile(r"label=(.+)", re.DOTALL)
+COLUMN = re.compile(r"(image|label)=(.+)", re.DOTALL)
+TWO_COLUMNS = re.compile(r"((?:image|label)=.+),((?:image|label)=.+)", re.DOTALL)
+WITH_LABEL = (TABLE, "parquet:", "webdataset:", "hf:")  # prefixes of data sets whose label column can be named
+WITH_IMAGE = WITH_LABEL[1:]
 RAW = "raw"
 ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
 BITS_ALLOWED = f"#bits{FEWEST_BITS} to #bits{BITS}"
+OF_COLUMNS = "#image=NAME and #label=NAME"
 OF_TABLES = "#label=COLUMN, #raw, #members(COLUMN) and #others(COLUMN)"
 PLANTED = "#inverted10, #mislabelled10 and #duplicated10 (or another number)"
 ONE_SIZE = "all images must have one size: add #64x64, or another height x width, to the data set's name"
@@ -39,8 +44,9 @@ ONE_SIZE = "all images must have one size: add #64x64, or another height x width
 class Options:
     """A size and number of channels (None: unchanged), and planted observations (None: none).
 
-    `bits` is the bit depth of 16-bit grey levels (None: 16). `selection` defines the rows to read (None: all). `label`
-    and `is_raw` are options of tables: the column of the classes, and whether numbers stay as they are.
+    `bits` is the bit depth of 16-bit grey levels (None: 16). `selection` defines the rows to read (None: all). `image`
+    and `label` name the columns of the images and the classes (None: the usual names). `is_raw` is an option of tables:
+    whether numbers stay as they are.
     """
 
     size: tuple[int, int] | None = None  # height and width
@@ -48,6 +54,7 @@ class Options:
     planting: Planting | None = None
     bits: int | None = None
     selection: Selection | None = None
+    image: str | None = None
     label: str | None = None
     is_raw: bool = False
 
@@ -56,13 +63,29 @@ class Options:
         colours = "".join(f"#{name}" for name, channels in CHANNELS.items() if channels == self.channels)
         depth = "" if self.bits is None else f"#bits{self.bits}"
         selected = "" if self.selection is None else f"#{self.selection}"
-        of_table = ("" if self.label is None else f"#label={self.label}") + (f"#{RAW}" if self.is_raw else "")
-        return of_table + selected + depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
+        columns = "".join(f"#{name}={column}" for name, column in self.columns().items() if column is not None)
+        return (
+            columns
+            + (f"#{RAW}" if self.is_raw else "")
+            + selected
+            + depth
+            + size
+            + colours
+            + ("" if self.planting is None else f"#{self.planting}")
+        )
+
+    def columns(self) -> dict[str, str | None]:
+        """Return the named columns, by what they hold."""
+        return {"image": self.image, "label": self.label}
+
+    def without_columns(self) -> Options:
+        """Return the options that apply once the columns and rows have been read."""
+        return replace(self, selection=None, image=None, label=None)
 
     @property
     def has_shape(self) -> bool:
         """Return whether the options change the decoded images."""
-        return replace(self, bits=None, selection=None, label=None, is_raw=False) != AS_THEY_ARE
+        return replace(self.without_columns(), bits=None, is_raw=False) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
         """Convert images (n, h, w, c) of one size to this shape."""
@@ -132,7 +155,7 @@ def reshape_source(source: Source, options: Options) -> Source:
     if options == AS_THEY_ARE:
         return source
     rule = f"{source.rule} {options}"
-    options = replace(options, selection=None)  # rows are already selected, and equal sets must have equal digests
+    options = options.without_columns()  # rows are already selected, and equal sets must have equal digests
     if options == AS_THEY_ARE:
         return replace(source, rule=rule)
     rows = source.by_rows
@@ -148,6 +171,9 @@ def split(name: str) -> tuple[str, Options]:
         rest, mark, word = name.rpartition("#")
         if not mark:
             return name, options
+        if rest.startswith(WITH_IMAGE) and (several := TWO_COLUMNS.fullmatch(word)):
+            name = f"{rest}#{several[1]}#{several[2]}"
+            continue
         if size := SHAPE.fullmatch(word):
             if options.size:
                 raise UnknownDataset(f"data set {name!r} has two sizes, #{word} and {Options(options.size)}; keep one")
@@ -163,10 +189,12 @@ def split(name: str) -> tuple[str, Options]:
             if options.bits:
                 raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; keep one")
             options = replace(options, bits=bits)
-        elif rest.startswith(TABLE) and (label := LABEL.fullmatch(word)):
-            if options.label is not None:
-                raise UnknownDataset(f"data set {name!r} has two labels, #{word} and #label={options.label}; keep one")
-            options = replace(options, label=label[1].strip())
+        elif (column := COLUMN.fullmatch(word)) and rest.startswith(WITH_LABEL if column[1] == "label" else WITH_IMAGE):
+            kind, column_name = column.groups()
+            earlier = options.columns()[kind]
+            if earlier is not None:
+                raise UnknownDataset(f"data set {name!r} has two {kind}s, #{word} and #{kind}={earlier}; keep one")
+            options = replace(options, **{kind: column_name.strip()})
         elif rest.startswith(TABLE) and word == RAW:
             options = replace(options, is_raw=True)
         elif (selection := parse_selection(word)) is not None:
@@ -188,9 +216,11 @@ def unknown(name: str) -> UnknownDataset:
     if rest.startswith(TABLE):
         return UnknownDataset(f"data set {rest!r} has no option #{word}; the options of a table are {OF_TABLES}")
     close_matches = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
+    of_columns = f", {OF_COLUMNS}" if rest.startswith(WITH_IMAGE) else ""
     hint = ""
     if close_matches:
         hint = f"; did you mean #{close_matches[0] if close_matches[0] in CHANNELS else 'grey'}?"
     return UnknownDataset(
-        f"data set {rest!r} has no option #{word}; the options are {ALLOWED}, {BITS_ALLOWED}, and {PLANTED}{hint}"
+        f"data set {rest!r} has no option #{word}; the options are {ALLOWED}, {BITS_ALLOWED}{of_columns}, and "
+        f"{PLANTED}{hint}"
     )

@@ -16,7 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import acdc, binary_records, celeba, feature_table, numbered, options, parquet, records, tickets
+from tasks.datasets import (
+    acdc,
+    binary_records,
+    celeba,
+    feature_table,
+    numbered,
+    options,
+    parquet,
+    records,
+    tickets,
+    webdataset,
+)
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
@@ -56,6 +67,7 @@ DESCRIPTIONS = {
     "folder:PATH": "your images, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your images listed in a CSV or Parquet file with columns path, label and, optionally, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
+    "webdataset:PATH": "WebDataset shards: a folder of .tar files, or a pattern such as shards-{000000..000009}.tar",
     "table:FILE": "your table of numbers and categories, CSV or Parquet, such as table:patients.csv#label=outcome",
     "rows:COUNT": "records that only your training program holds, known by their row numbers from 0",
     "records:FILE": "your records other than images, such as questions: JSON Lines or Parquet with a field id",
@@ -69,6 +81,7 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
     "parquet": parquet.source,
+    "webdataset": webdataset.source,
     "table": lambda path, shape: feature_table.source(path, shape) if path.is_file() else None,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
     "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
@@ -80,6 +93,7 @@ WHAT = {
     "folder": "folder",
     "list": "file",
     "parquet": "train.parquet and test.parquet, or shards of them, in",
+    "webdataset": "shards (.tar files) in",
     "table": "file",
     "records": "file",
     "imagenet": "train/n01440764 and further classes in",
@@ -100,7 +114,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
 TABLE = "table"  # the kind of tables of features
 ROWS = "rows"  # the kind of records that are known only by number
-WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit images may use fewer bits
+WITH_DEPTH = ("folder", "list", "parquet", "webdataset", "hf", "boxed")  # kinds whose 16-bit images may use fewer bits
 TEXTS = {
     "records": "records",
     "tickets": "texts",

@@ -82,8 +82,22 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
         return read_table(function, path=copy.name, columns=column_names, byte_limit=most_bytes(len(file)))
 
 
-def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) -> pa.Table:
-    """Read a table batch by batch while counting its bytes. Raises TooLarge, OSError or ArrowException.
+def read_row_groups(file: Path, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    """Read some columns of some row groups of a Parquet file, in a child as in `read_parquet`.
+
+    Raises TooLarge if they unpack to too much, OSError or ArrowException.
+    """
+    function = "tasks.worker.size_limits:unpack_parquet"
+    byte_limit = most_bytes(file.stat().st_size)
+    return read_table(function, path=str(file), columns=list(columns), byte_limit=byte_limit, groups=list(groups))
+
+
+def unpack_parquet(
+    path: str, columns: Sequence[str] | None, byte_limit: int, groups: Sequence[int] | None = None
+) -> pa.Table:
+    """Read a table, or some of its row groups, batch by batch while counting its bytes.
+
+    Raises TooLarge, OSError or ArrowException.
 
     Usually, the footer already shows that a table is too large. Repeated values take no space in the file, so every
     value counts as a number in addition to the unpacked bytes of its column.
@@ -95,7 +109,7 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) ->
     with pq.ParquetFile(path) as opened:
         metadata = opened.metadata
         parts = []
-        for group in range(metadata.num_row_groups):
+        for group in range(metadata.num_row_groups) if groups is None else groups:
             for column in range(metadata.num_columns):
                 parts.append(metadata.row_group(group).column(column))
         check_unpacked(
@@ -103,7 +117,7 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) ->
         )
         batches = []
         unpacked = 0
-        for batch in opened.iter_batches(ROWS, columns=columns, use_threads=False):
+        for batch in opened.iter_batches(ROWS, row_groups=groups, columns=columns, use_threads=False):
             unpacked += batch.nbytes
             check_unpacked(unpacked, packed, byte_limit)
             batches.append(batch)

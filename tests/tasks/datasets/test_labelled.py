@@ -280,7 +280,7 @@ def test_options_apply_to_every_set() -> None:
         ("digits#grey#rgb", "has two colours; keep one of #grey and #rgb"),
         ("folder:nowhere#bits8", "has the option #bits8; it must be #bits9 to #bits16"),
         ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; keep one"),
-        ("digits#bits12", "has the option #bits12; it is for folder:, list:, parquet:, boxed:"),
+        ("digits#bits12", "has the option #bits12; it is for folder:, list:, parquet:, webdataset:, hf:, boxed:"),
         ("folder:", "data set 'folder:' has no path; write it as folder:PATH"),
         ("digit", "unknown data set 'digit'; did you mean 'digits'?"),
     ],

@@ -134,7 +134,11 @@ def test_split_without_the_other_is_refused(tmp_path: Path, present: str, absent
             "train.parquet has the columns pixels, label; expected img or image, and label",
         ),
         ("train.parquet", table([]), "train.parquet has no rows"),
-        ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no image"),
+        (
+            "test.parquet",
+            pa.table({"img": [png(PICTURES[0]), None, b"x"], "label": [0, 1, 2]}),
+            "test.parquet, row 1 has no image",
+        ),
         ("test.parquet", pa.table({"img": [b"x"], "label": [None]}), "test.parquet, row 0 has no label"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [np.inf]}), "test.parquet, row 0: label is inf; it must be"),
         ("train-00001-of-00002.parquet", table([b"x"]), "expected all parts of train, once each"),

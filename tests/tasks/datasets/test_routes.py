@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -81,6 +82,15 @@ def by_folder(folder: Path, sample: Sample) -> str:
     return f"folder:{folder / 'scans'}"
 
 
+def write_tar(path: Path, members: Mapping[str, bytes], archive_format: int = tarfile.PAX_FORMAT) -> Path:
+    with tarfile.open(path, "w", format=archive_format) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
 def by_list(folder: Path, sample: Sample) -> str:
     rows = zip(write_files(folder, sample), sample.texts, sample.splits, strict=True)
     (folder / "list.csv").write_text("path;label;split\n" + "".join(f"{';'.join(row)}\n" for row in rows))
@@ -108,6 +118,20 @@ def by_parquet(folder: Path, sample: Sample) -> str:
     return f"parquet:{folder}"
 
 
+def by_shards(folder: Path, sample: Sample) -> str:
+    """Two shards for each split, of which the second has the last image."""
+    rows = list(enumerate(zip(sample.pictures, sample.texts, sample.splits, strict=True)))
+    for split in ("train", "test"):
+        of_split = [(row, picture, label) for row, (picture, label, split_of_row) in rows if split_of_row == split]
+        for number, part in enumerate((of_split[:-1], of_split[-1:])):
+            members = {}
+            for row, picture, label in part:
+                members[f"{row:02d}{SUFFIX}"] = picture
+                members[f"{row:02d}.cls"] = label.encode()
+            write_tar(folder / f"{split}-{number:06d}.tar", members)
+    return f"webdataset:{folder}"
+
+
 def by_boxes(folder: Path, sample: Sample) -> str:
     rows = zip(write_files(folder, sample), sample.texts, strict=True)
     lines = "".join(f"{path}\t{label}\t\t\t\t\n" for path, label in rows)
@@ -130,6 +154,7 @@ ROUTES: dict[str, Route] = {
     "list": by_list,
     "list in Parquet": by_list_in_parquet,
     "Parquet": by_parquet,
+    "WebDataset": by_shards,
     "boxes": by_boxes,
     "boxes in Parquet": by_boxes_in_parquet,
 }
@@ -228,7 +253,8 @@ def test_image_is_refused_identically_by_every_route(route: str, kind: str, tmp_
     picture, option, message = REFUSED[kind]
     with pytest.raises(DatasetError) as caught:
         read(ROUTES[route](tmp_path, four(picture)) + option)
-    path = "train-00000-of-00001.parquet, row 0" if route == "Parquet" else f"/00{SUFFIX}"
+    rows = {"Parquet": "train-00000-of-00001.parquet, row 0", "WebDataset": f"train-000000.tar, 00{SUFFIX}"}
+    path = rows.get(route, f"/00{SUFFIX}")
     assert f"{path} {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -1,0 +1,432 @@
+"""Read encoded images from tar archives in the layout of WebDataset: `webdataset:PATH`.
+
+PATH is a folder with .tar files (shards), one such file, or a pattern in braces: `shards-{000000..000009}.tar`. A
+sample is a group of consecutive members with one key, which is their name up to the first dot of its last component:
+KEY.jpg and KEY.cls. The label is the text in KEY.cls or, if there is no such member, the field `label` of KEY.json. The
+option `#label=NAME` names another member (KEY.NAME) or another field, and `#image=NAME` one of several images. Other
+members are not read. The format defines no class names, so classes are named after their labels.
+
+Shards in folders called train and test, or with these words in their names, form the splits (`tasks.datasets.splits`).
+If no name has such a word, the first, sixth, eleventh, ... images of each class form the test split.
+
+Planning reads the headers and the labels once (`read_index`), and images are read from their positions.
+
+Format: github.com/webdataset/webdataset, "The WebDataset Format".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from tasks.datasets.classes import LabelError, name_label, number_classes
+from tasks.datasets.dataset import DatasetError, unreadable
+from tasks.datasets.labelled import Labelled, check_classes
+from tasks.datasets.listing import Listing, listing_source
+from tasks.datasets.options import Options
+from tasks.datasets.picture_cache import cache_folder
+from tasks.datasets.pictures import SUFFIXES, map_in_threads
+from tasks.datasets.source import Source
+from tasks.datasets.splits import SPLITS, Split, choose_splits, split_called, spread, unread_note
+from tasks.datasets.tar_files import Member, TarError, read_at, read_members, show_name
+
+RULE = "webdataset 1"
+TAR = ".tar"
+TEXT_LABEL = "cls"
+JSON_LABEL = "json"
+FIELD = "label"  # of KEY.json
+MOST_LABEL = 1 << 20  # bytes of a member that holds a label
+SHOWN = 5  # kinds of members in a note
+MOST_SHARDS = 100_000  # that a pattern may name
+NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
+BRACES = re.compile(r"\{([^{}]*)\}")
+RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+SCHEMA = pa.schema(
+    [
+        ("member", pa.string()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("label", pa.string()),
+    ]
+)
+DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The archives of a data set, in order, and the name of the split of each. None if no name defines a split."""
+
+    where: str  # for messages
+    paths: tuple[Path, ...]
+    splits: tuple[str, ...] | None
+
+    def by_split(self) -> Iterator[tuple[Split | None, list[Path]]]:
+        """Yield the shards of the training split and those of the test split, or all shards without a split."""
+        if self.splits is None:
+            yield None, list(self.paths)
+            return
+        read_as = choose_splits(self.splits)
+        for split in SPLITS:
+            yield (
+                split,
+                [path for path, name in zip(self.paths, self.splits, strict=True) if read_as.get(name) == split],
+            )
+
+
+def source(path: Path, options: Options) -> Source | None:
+    """Return the images in these shards, or None if there are none. Raises DatasetError if the splits are unclear."""
+    shards = find_shards(path)
+    if shards is None:
+        return None
+    return listing_source(RULE, shards.paths, lambda: list_samples(shards, options), options)
+
+
+def find_shards(path: Path) -> Shards | None:
+    """Return the shards in a folder, of a pattern, or in one file. None if no file exists."""
+    if "{" in str(path) and not path.exists():
+        paths = [Path(name) for name in expand_braces(str(path))]
+        existing = [shard for shard in paths if shard.is_file()]
+        if not existing:
+            return None
+        for shard in paths:
+            if not shard.is_file():
+                raise DatasetError(f"there is no shard {shard}; {path} names {len(paths)}")
+        base = Path(str(path).partition("{")[0] + "_").parent
+        return _name_splits(path, base, paths, is_exact=True)
+    if path.is_file():
+        if path.suffix.lower() != TAR:
+            raise DatasetError(f"{path} is not a shard; it must end in {TAR}")
+        return Shards(str(path), (path,), None)
+    if not path.is_dir():
+        return None
+    paths = []
+    try:
+        for folder in (path, *(entry for entry in sorted(path.iterdir()) if split_called(entry.name))):
+            if folder.is_dir():
+                paths += [entry for entry in folder.iterdir() if _is_shard(entry)]
+    except OSError as error:
+        raise unreadable(path, error) from None
+    paths.sort(key=lambda shard: _natural_key(shard.relative_to(path).as_posix()))
+    return _name_splits(path, path, paths, is_exact=False) if paths else None
+
+
+def _is_shard(path: Path) -> bool:
+    return path.suffix.lower() == TAR and not path.name.startswith(".") and path.is_file()
+
+
+def _natural_key(name: str) -> list[str | int]:
+    """Return a sort key by which 2.tar comes before 10.tar."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def _name_splits(where: Path, base: Path, paths: Sequence[Path], is_exact: bool) -> Shards:
+    """Return the shards with their splits. `is_exact` if the user has named every shard.
+
+    Raises DatasetError if a name has the words of two splits, or if only some names have such a word.
+    """
+    names = []
+    for path in paths:
+        relative = path.relative_to(base).with_suffix("").as_posix()
+        different = {split for word in re.findall(r"[a-z]+", relative.casefold()) if (split := split_called(word))}
+        if len(different) > 1:
+            raise DatasetError(
+                f"{path} belongs to {' and '.join(sorted(different))} by its name; it must have one split"
+            )
+        names.append(min(different, default=""))
+    occurring = sorted(set(names))
+    if occurring == [""] or (is_exact and len(occurring) == 1):
+        return Shards(str(where), tuple(paths), None)
+    if "" in occurring:
+        raise DatasetError(
+            f"{where} has {_first_of(paths, names, '')}, whose name has no split, and "
+            f"{_first_of(paths, names, occurring[1])}; put train or test in the name of every shard, or of none"
+        )
+    for absent in SPLITS:
+        if absent not in choose_splits(occurring).values():
+            raise DatasetError(
+                f"{where} has {_first_of(paths, names, occurring[0])}, but no shard of {absent!r}; it must have both. "
+                f"To draw a test split, name the shards, such as {occurring[0]}-{{000000..000009}}{TAR}"
+            )
+    return Shards(str(where), tuple(paths), tuple(names))
+
+
+def _first_of(paths: Sequence[Path], names: Sequence[str], split: str) -> str:
+    return paths[names.index(split)].name
+
+
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """Return the names of a pattern, in order: {0..9} is a range of numbers, and {a,b} a choice.
+
+    Numbers with leading zeros all have the same number of digits. Raises DatasetError if there are too many names.
+    """
+    names = [pattern]
+    while True:
+        expanded: dict[str, None] = {}
+        for name in names:
+            group = BRACES.search(name)
+            choices = [""] if group is None else list(_choices(pattern, group[1]))
+            for choice in choices:
+                expanded[name if group is None else name[: group.start()] + choice + name[group.end() :]] = None
+            if len(expanded) > MOST_SHARDS:
+                raise DatasetError(f"{pattern} names more than {MOST_SHARDS:,} shards")
+        if list(expanded) == names:
+            return tuple(names)
+        names = list(expanded)
+
+
+def _choices(pattern: str, text: str) -> Iterator[str]:
+    number_range = RANGE.fullmatch(text)
+    if number_range is None:
+        yield from text.split(",")
+        return
+    first, last = number_range.groups()
+    if int(last) < int(first) or int(last) - int(first) >= MOST_SHARDS:
+        raise DatasetError(
+            f"{pattern} has the range {{{text}}}; it must be {{FIRST..LAST}}, of at most {MOST_SHARDS:,}"
+        )
+    width = len(first) if first.startswith("0") else 0
+    for number in range(int(first), int(last) + 1):
+        yield f"{number:0{width}d}"
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """The position of each image in its shard: offset and size, by row."""
+
+    of_shards: Mapping[Path, tuple[Sequence[int], Sequence[int]]]
+
+    def read(self, entry: Labelled) -> bytes:
+        """Return an encoded image. Raises DatasetError if it cannot be read."""
+        assert entry.row is not None
+        offsets, sizes = self.of_shards[entry.path]
+        try:
+            return read_at(entry.path, offsets[entry.row], sizes[entry.row])
+        except OSError as error:
+            raise unreadable(entry.path, error) from None
+
+
+def list_samples(shards: Shards, options: Options) -> Listing:
+    """List the images of all shards. Raises DatasetError, naming shard and member, if a sample is invalid."""
+    indexes = dict(zip(shards.paths, open_index(shards.paths, options), strict=True))
+    labels: list[str] = []
+    rows: list[tuple[Path, int, Split | None]] = []
+    unread = sum(index.table.num_rows for index in indexes.values())
+    for split, paths in shards.by_split():
+        for path in paths:
+            count = indexes[path].table.num_rows
+            labels += indexes[path].table["label"].to_pylist()
+            rows += ((path, row, split) for row in range(count))
+            unread -= count
+    try:
+        classes = number_classes(labels)
+    except LabelError as error:
+        raise DatasetError(f"{shards.where} {error}") from None
+    numbers = classes.labels.tolist()
+    members = {path: index.table["member"].to_pylist() for path, index in indexes.items()}
+    entries = []
+    for (path, row, split), label, drawn in zip(rows, numbers, spread(numbers), strict=True):
+        entries.append(Labelled(path, label, split or drawn, row, is_drawn=split is None, member=members[path][row]))
+    check_classes(entries, classes.names, Path(shards.where))
+    positions = {}
+    for path, index in indexes.items():
+        positions[path] = (index.table["offset"].to_pylist(), index.table["size"].to_pylist())
+    notes = [*([unread_note(unread)] if unread else []), *_note_unread(indexes.values())]
+    return Listing(tuple(entries), classes.names, Positions(positions).read, tuple(notes))
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """The images of a shard: a table with the columns of SCHEMA, and how many other members have each extension."""
+
+    table: pa.Table
+    unread: Mapping[str, int]
+
+
+def _note_unread(indexes: Iterable[Index]) -> Iterator[str]:
+    counts: Counter[str] = Counter()
+    for index in indexes:
+        counts.update(index.unread)
+    if counts:
+        kinds = ", ".join(f"{count:,} .{show_name(extension)}" for extension, count in counts.most_common(SHOWN))
+        yield f"these members of its shards are not read: {kinds}{', ...' if len(counts) > SHOWN else ''}"
+
+
+def open_index(paths: Sequence[Path], options: Options) -> list[Index]:
+    """Return the index of each shard, from the cache folder if the shards are unchanged. Reads no images."""
+    states = []
+    for path in paths:
+        try:
+            state = path.stat()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        states.append((str(path), state.st_size, state.st_mtime_ns))
+    text = json.dumps([RULE, options.image, options.label, states])
+    file = cache_folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.webdataset"
+    indexes = _load_indexes(file)
+    if indexes is None:
+        indexes = list(map_in_threads(lambda path: read_index(path, options), paths))
+        with suppress(OSError):  # the cache is optional
+            _write_indexes(file, indexes)
+    return indexes
+
+
+def _load_indexes(file: Path) -> list[Index] | None:
+    """Load the indexes of all shards. Returns None if the file is missing or damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(content[DIGEST_BYTES:]).digest() != content[:DIGEST_BYTES]:
+        return None
+    with pa.ipc.open_stream(pa.py_buffer(content[DIGEST_BYTES:])) as stream:
+        unread = json.loads(stream.schema.metadata[b"unread"])
+        tables = [pa.Table.from_batches([batch.replace_schema_metadata(None)]) for batch in stream]
+    return [Index(table, counts) for table, counts in zip(tables, unread, strict=True)]
+
+
+def _write_indexes(file: Path, indexes: Sequence[Index]) -> None:
+    """Write the indexes atomically, after the SHA-256 of their bytes."""
+    sink = pa.BufferOutputStream()
+    metadata = {"unread": json.dumps([index.unread for index in indexes])}
+    with pa.ipc.new_stream(sink, SCHEMA.with_metadata(metadata)) as stream:
+        for index in indexes:
+            columns = [column.combine_chunks() for column in index.table.columns]
+            stream.write_batch(pa.record_batch(columns, schema=SCHEMA.with_metadata(metadata)))
+    content = sink.getvalue().to_pybytes()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(hashlib.sha256(content).digest() + content)
+        os.replace(aside, file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def read_index(path: Path, options: Options) -> Index:
+    """Read a shard's headers and labels. Raises DatasetError, naming the member, if a sample is invalid."""
+    rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    unread: Counter[str] = Counter()
+    try:
+        with path.open("rb") as file:
+            for sample in _samples(file):
+                image = sample.choose_image(options.image)
+                label = sample.choose_label(options.label)
+                read_fields = (image, label)
+                unread.update(field for field in sample.fields if field not in read_fields)
+                member = sample.fields[image]
+                text = sample.read_label(file, label, options.label)
+                for name, value in zip(SCHEMA.names, (member.name, member.offset, member.size, text), strict=True):
+                    rows[name].append(value)
+    except TarError as error:
+        raise DatasetError(f"{path} {error}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not rows["member"]:
+        raise DatasetError(f"{path} has no samples")
+    return Index(pa.table(rows, schema=SCHEMA), unread)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The members with one key, by what follows the key in their names, in lower case."""
+
+    key: str
+    fields: dict[str, Member]
+
+    def choose_image(self, name: str | None) -> str:
+        """Return the field that holds the image. Raises TarError if there is none, or more than one."""
+        if name is not None:
+            chosen = [field for field in self.fields if field == name.casefold()]
+        else:
+            chosen = [field for field in self.fields if f".{field.rpartition('.')[2]}" in SUFFIXES]
+        if len(chosen) == 1:
+            return chosen[0]
+        if not chosen:
+            expected = f".{name}" if name is not None else f"an image ({', '.join(SUFFIXES)})"
+            raise TarError(f"has the sample {show_name(self.key)} with {self._describe()}; expected {expected}")
+        raise TarError(
+            f"has the sample {show_name(self.key)} with several images; choose one, such as "
+            f"#image={show_name(chosen[0])}"
+        )
+
+    def choose_label(self, name: str | None) -> str:
+        """Return the field that holds the label: KEY.NAME, or KEY.json with a field NAME. Raises TarError."""
+        wanted = TEXT_LABEL if name is None else name.casefold()
+        for field in (wanted, JSON_LABEL):
+            if field in self.fields:
+                return field
+        expected = f".{name or TEXT_LABEL}, or .{JSON_LABEL} with the field {name or FIELD}"
+        raise TarError(f"has the sample {show_name(self.key)} with {self._describe()}; expected {expected}")
+
+    def read_label(self, file: BinaryIO, field: str, name: str | None) -> str:
+        """Return the label as text. Raises TarError if it is missing or cannot be read."""
+        member = self.fields[field]
+        where = f"has the member {show_name(member.name)}"
+        if member.size > MOST_LABEL:
+            raise TarError(f"{where} of {member.size:,} bytes; a label has at most {MOST_LABEL:,}")
+        file.seek(member.offset)
+        try:
+            text = file.read(member.size).decode()
+        except UnicodeDecodeError:
+            raise TarError(f"{where}, which is not text in UTF-8") from None
+        if field == JSON_LABEL and name != JSON_LABEL:
+            label = _read_json(where, text, name or FIELD)
+        else:
+            label = text.strip()
+        if not label:
+            raise TarError(f"{where} without a label")
+        if not label.isprintable():
+            raise TarError(f"{where} with the label {label!r:.80}; a label must be on one line")
+        return label
+
+    def _describe(self) -> str:
+        return ", ".join(f".{show_name(field)}" for field in self.fields)
+
+
+def _read_json(where: str, text: str, name: str) -> str:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        raise TarError(f"{where}, which is not JSON") from None
+    if not isinstance(record, dict) or name not in record:
+        raise TarError(f"{where} without the field {name}")
+    try:
+        return name_label(record[name], ())
+    except LabelError as error:
+        raise TarError(f"{where}: {name} {error}") from None
+
+
+def _samples(file: BinaryIO) -> Iterator[Sample]:
+    """Yield the samples of a shard. Raises TarError if a key occurs again after another key, or has a field twice."""
+    keys: set[str] = set()
+    sample: Sample | None = None
+    for member in read_members(file):
+        if any(part.startswith(".") for part in member.name.removeprefix("./").split("/")):
+            continue  # hidden
+        match = NAME.fullmatch(member.name)
+        if match is None:
+            raise TarError(f"has the member {show_name(member.name)}; names must be KEY.jpg, KEY.cls and the like")
+        key, field = match[1], match[2].casefold()
+        if sample is None or key != sample.key:
+            if sample is not None:
+                yield sample
+            if key in keys:
+                raise TarError(f"has the key {show_name(key)} again after others; members of a sample must be together")
+            keys.add(key)
+            sample = Sample(key, {})
+        if field in sample.fields:
+            raise TarError(f"has {show_name(member.name)} twice; keys must differ")
+        sample.fields[field] = member
+    if sample is not None:
+        yield sample
