@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 STORE = "the path or URI of a store"
 SEARCH_RUN_OPTIONS = {name: option for name, option in EXECUTION.items() if "search" not in option.not_of}
-PLAN_OPTIONS = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code")}
+PLAN_OPTIONS = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code", "download")}
 
 
 def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Function]:

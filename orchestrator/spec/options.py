@@ -217,6 +217,13 @@ class Execution:
         not_of=("search",),
         is_in_file=False,
     )
+    download: bool = _option(
+        False,
+        "Download data sets hf:NAME@REVISION from the Hugging Face hub if they are not in the cache on this machine.",
+        bool,
+        not_of=("resume", "search", "submit", "audit"),
+        is_in_file=False,
+    )
     mlflow: str | None = _option(
         None,
         "The MLflow tracking store. [default: an SQLite file in the store]",

@@ -22,6 +22,7 @@ from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import ROWS, Dataset, DatasetError, UnknownDataset, is_numbered, is_table
+from tasks.datasets.hub_cache import allow_downloads
 from tasks.datasets.notes import data_notes
 
 # Accepted by every audit in addition to its configuration fields: `tiny` cuts data, epochs and members for runs that
@@ -291,6 +292,14 @@ def pin_available(
     Cells are skipped only if the preset has several and at least one can run. Raises the errors of `pin_cells`, and
     SpecError if a cell would be skipped but the specification requires all cells.
     """
+    spec = cells[0].spec
+    with allow_downloads(spec is not None and spec.download):
+        return _pin_available(cells, cached_digests)
+
+
+def _pin_available(
+    cells: Sequence[Cell], cached_digests: MutableMapping[str, str]
+) -> tuple[list[Cell], tuple[LeftOut, ...]]:
     spec = cells[0].spec
     if spec is None or not _has_several(spec):
         return pin_cells(cells, cached_digests), ()

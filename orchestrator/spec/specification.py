@@ -93,6 +93,11 @@ class Spec:
         """Whether changes to the user's code are accepted, so that results of the earlier code are reused."""
         return bool(self.execution.get("same_code"))
 
+    @property
+    def download(self) -> bool:
+        """Whether to download data sets of the Hugging Face hub that are not in the cache."""
+        return bool(self.execution.get("download"))
+
     def override_with(self, overriding: Spec) -> Spec:
         """Return this specification overridden by another one. A field is either set or swept, never both."""
         set_fields = {}

@@ -69,7 +69,8 @@ PEFT = Extra("peft", "relational", "fine-tuning by low-rank updates")
 NIBABEL = Extra("nibabel", "medical", "the volumes of ACDC")
 OPTUNA = Extra("optuna", "search", "the sampler optuna of a search")
 ONNXRUNTIME = Extra("onnxruntime", "onnx", "models as ONNX files")
-EXTRAS = (TRANSFORMERS, PEFT, OPACUS, TIMM, NIBABEL, OPTUNA, ONNXRUNTIME)
+DATASETS = Extra("datasets", "hub", "downloading data sets of the Hugging Face hub")
+EXTRAS = (TRANSFORMERS, PEFT, OPACUS, TIMM, NIBABEL, OPTUNA, ONNXRUNTIME, DATASETS)
 
 
 class NeedsExtras(Protocol):

@@ -10,14 +10,15 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from tasks.contract.extras import NIBABEL, Extra
-from tasks.contract.pinnable import PinnedName, Unavailable
+from tasks.contract.pinnable import DIGEST, PinnedName, Unavailable
 from tasks.worker.files import regular_bytes
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 TABLE = "table:"  # prefix of tables of features
+HUB = "hf:"  # prefix of data sets of the Hugging Face hub
 ROWS = "rows:"  # prefix of records that are known only by number
 
 
@@ -57,8 +58,17 @@ class Dataset(PinnedName):
     noun: ClassVar[str] = "data set"
     written_digest: ClassVar[re.Pattern[str]] = HEXADECIMAL
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, _, digest = text.rpartition("@")
+        if text.startswith(HUB) and not (name and DIGEST.fullmatch(digest)):  # what follows the @ is a revision
+            return cls(text)
+        return super().parse(text)
+
     def named(self) -> Dataset:
         """Return the data set with only the last component of a user's path."""
+        if self.name.startswith(HUB):
+            return self
         kind, colon, path = self.name.partition(":")
         if colon:
             return Dataset(f"{kind}:{PurePath(path).name}", self.digest)

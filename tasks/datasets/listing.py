@@ -37,9 +37,10 @@ def listing_source(
         content = read_labelled(listing.entries, listing.names, options, listing.read)
         return replace(content, notes=(*content.notes, *listing.notes))
 
+    @cache
     def by_rows() -> LabelledFiles:
         listing = listed()
-        return LabelledFiles(listing.entries, listing.names, options, listing.read)
+        return LabelledFiles(listing.entries, listing.names, options, listing.read, source.stamp)
 
-    is_shaped = options.size is not None and options.channels is not None
-    return Source(rule, files, read, by_rows if is_shaped else None, notes)
+    source = Source(rule, files, read, by_rows, notes)
+    return source

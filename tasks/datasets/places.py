@@ -21,6 +21,7 @@ from tasks.datasets import (
     binary_records,
     celeba,
     feature_table,
+    hub_cache,
     numbered,
     options,
     parquet,
@@ -30,7 +31,7 @@ from tasks.datasets import (
 )
 from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source, lacking_svhn_files, svhn_source
 from tasks.datasets.boxed import imagenet, table
-from tasks.datasets.dataset import DatasetError, UnknownDataset
+from tasks.datasets.dataset import HUB, DatasetError, UnknownDataset
 from tasks.datasets.embedded import blended_source, digits_source, photos_source
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.options import AS_THEY_ARE, Options
@@ -67,6 +68,7 @@ DESCRIPTIONS = {
     "folder:PATH": "your images, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your images listed in a CSV or Parquet file with columns path, label and, optionally, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
+    "hf:NAME@REVISION": "a data set of the Hugging Face hub, in the cache of its library datasets",
     "webdataset:PATH": "WebDataset shards: a folder of .tar files, or a pattern such as shards-{000000..000009}.tar",
     "table:FILE": "your table of numbers and categories, CSV or Parquet, such as table:patients.csv#label=outcome",
     "rows:COUNT": "records that only your training program holds, known by their row numbers from 0",
@@ -251,6 +253,8 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     kind, colon, path = name.partition(":")
     if kind == ROWS and colon:
         return name, numbered.source(path)
+    if name.startswith(HUB):
+        return hub_cache.locate(path, shape)
     if kind in OWN and colon:
         return locate_own_set(kind, path, shape)
     if "#" in name:

@@ -20,7 +20,7 @@ OTHER_MARKS = ("0", "false", "no", "other")
 ALLOWED_MARKS = "1 or 0, true or false, yes or no, or member or other"
 FORBIDDEN = "#/()"  # in column names
 WRITTEN = re.compile(rf"(members|others)\(([^{FORBIDDEN}]+)\)")
-WITH_COLUMNS = ("list", "parquet", "table")  # kinds of data sets that have columns
+WITH_COLUMNS = ("list", "parquet", "hf", "table")  # kinds of data sets that have columns
 NAMING = "column:"  # prefix of a setting that names a column instead of a data set
 
 

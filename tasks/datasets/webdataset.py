@@ -29,12 +29,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.classes import LabelError, name_label, number_classes
 from tasks.datasets.dataset import DatasetError, unreadable
 from tasks.datasets.labelled import Labelled, check_classes
 from tasks.datasets.listing import Listing, listing_source
 from tasks.datasets.options import Options
-from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.pictures import SUFFIXES, map_in_threads
 from tasks.datasets.source import Source
 from tasks.datasets.splits import SPLITS, Split, choose_splits, split_called, spread, unread_note

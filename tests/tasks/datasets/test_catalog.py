@@ -145,7 +145,7 @@ def test_every_known_name_is_described() -> None:
         "drop",
     }
     path_names = {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE", "squad:PATH", "drop:PATH"}
-    path_names |= {"imagenet:PATH", "boxed:TABLE", "table:FILE", "rows:COUNT", "webdataset:PATH"}
+    path_names |= {"imagenet:PATH", "boxed:TABLE", "table:FILE", "rows:COUNT", "webdataset:PATH", "hf:NAME@REVISION"}
     assert usual == {*LAYOUTS, "mnist-on-photos"}
     assert usual | {*EMBEDDED} | path_names == set(known_names())
 

@@ -26,6 +26,12 @@ from tasks.worker.files import File
 from tests.tasks.worker.test_size_limits import png
 
 SUFFIX = ".png"  # of every file: the content decides the format
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def _hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hub"))
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,31 @@ def by_shards(folder: Path, sample: Sample) -> str:
     return f"webdataset:{folder}"
 
 
+def by_hub_cache(folder: Path, sample: Sample) -> str:
+    """The files that `datasets.load_dataset` writes, in two shards of the training split."""
+    labels = sample.label_column()
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    schema = sample.schema(image=kind, label=labels.type)
+    cached = folder / "hub" / "clinic___scans" / "default" / "0.0.0" / COMMIT
+    cached.mkdir(parents=True)
+    splits = {}
+    for split in ("train", "test"):
+        rows = [row for row, split_of_row in enumerate(sample.splits) if split_of_row == split]
+        images = pa.array([{"bytes": sample.pictures[row], "path": None} for row in rows], kind)
+        table = pa.table([images, labels.take(pa.array(rows))], schema=schema)
+        splits[split] = {"name": split, "num_examples": len(rows)}
+        parts = {f"scans-{split}.arrow": table}
+        if split == "train":
+            splits[split]["shard_lengths"] = [1, len(rows) - 1]
+            numbers = enumerate((table.slice(0, 1), table.slice(1)))
+            parts = {f"scans-{split}-{number:05d}-of-00002.arrow": part for number, part in numbers}
+        for name, part in parts.items():
+            with pa.OSFile(str(cached / name), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
+                stream.write_table(part)
+    (cached / "dataset_info.json").write_text(json.dumps({"dataset_name": "scans", "splits": splits}))
+    return f"hf:clinic/scans/default@{COMMIT}"
+
+
 def by_boxes(folder: Path, sample: Sample) -> str:
     rows = zip(write_files(folder, sample), sample.texts, strict=True)
     lines = "".join(f"{path}\t{label}\t\t\t\t\n" for path, label in rows)
@@ -155,10 +186,13 @@ ROUTES: dict[str, Route] = {
     "list in Parquet": by_list_in_parquet,
     "Parquet": by_parquet,
     "WebDataset": by_shards,
+    "hub": by_hub_cache,
     "boxes": by_boxes,
     "boxes in Parquet": by_boxes_in_parquet,
 }
-OF_FILES = {name: route for name, route in ROUTES.items() if name in ("list in Parquet", "Parquet", "boxes in Parquet")}
+OF_FILES = {
+    name: route for name, route in ROUTES.items() if name in ("list in Parquet", "Parquet", "hub", "boxes in Parquet")
+}
 
 
 def read(name: str) -> Reading:
@@ -253,7 +287,11 @@ def test_image_is_refused_identically_by_every_route(route: str, kind: str, tmp_
     picture, option, message = REFUSED[kind]
     with pytest.raises(DatasetError) as caught:
         read(ROUTES[route](tmp_path, four(picture)) + option)
-    rows = {"Parquet": "train-00000-of-00001.parquet, row 0", "WebDataset": f"train-000000.tar, 00{SUFFIX}"}
+    rows = {
+        "Parquet": "train-00000-of-00001.parquet, row 0",
+        "WebDataset": f"train-000000.tar, 00{SUFFIX}",
+        "hub": "scans-train-00000-of-00002.arrow, row 0",
+    }
     path = rows.get(route, f"/00{SUFFIX}")
     assert f"{path} {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -378,8 +416,9 @@ def test_declared_names_must_fit_the_labels(route: str, labels: list[int], messa
     assert "\n" not in str(caught.value)
 
 
-def test_equal_images_have_one_digest(tmp_path: Path) -> None:
+def test_equal_images_have_one_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = twice(["ill", "well"])
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hub" / "hub"))
     routes = {name: route for name, route in ROUTES.items() if not name.startswith("boxes")}
     digests = set()
     for name, route in routes.items():
