@@ -21,10 +21,12 @@ from tasks.numerics.t_test import t_rate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
 MOST_HALVES = 20_000  # up to this number, all halves are enumerated; 16 models have 12,870
 FEW = 9  # if at most this many drawn sets reach a record's sum, its p-value is computed from more sets
 SPARE = 2  # factor on the number of sets that would suffice if none equalled the record's own set by chance
 AT_ONCE = 2**22  # sums in memory at a time
+RECORDS_AT_ONCE = 2**16  # 134 MB with 256 models; the same sets are drawn again for every block of records
 ROUNDING = 1e-9  # relative to the sum of absolute scores; smaller differences of sums are rounding errors
 
 
@@ -77,7 +79,7 @@ def randomisation_p_values(
     p_values = np.full(scores.shape[1], np.nan)
     members = member.sum(axis=0)
     tested = np.flatnonzero((members > 0) & (members < len(scores)))
-    p_values[tested] = _p_values(scores[:, tested], member[:, tested], draws, seed)
+    p_values[tested] = _p_values(scores, member, tested, draws, seed)
     if level is None:
         return p_values
     more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
@@ -87,7 +89,8 @@ def randomisation_p_values(
         if not _choose_sets(len(scores), int(members[record]), draws).has_all_sets:
             few.append(record)
     if few and more > draws:
-        p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
+        more_seed = seeds.derive(seed, "more sets of models")
+        p_values[few] = _p_values(scores, member, np.array(few), more, more_seed)
     return p_values
 
 
@@ -110,28 +113,35 @@ def reduced_p_values(
     return reduced
 
 
-def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
-    """Return the p-values of records that some, but not all, models were trained on."""
-    models, records = scores.shape
-    members = member.sum(axis=0)
-    p_values = np.full(records, np.nan)
+def _p_values(scores: Array, member: Mask, records: Rows, draws: int, seed: int) -> Array:
+    """Return the p-values of these records, which some, but not all, models were trained on."""
+    members = member.sum(axis=0)[records]
+    p_values = np.full(len(records), np.nan)
     for count in np.unique(members):
-        columns = np.flatnonzero(members == count)
-        # Centring shifts all sums by the same amount and reduces rounding errors.
-        centred_scores = scores[:, columns] - scores[:, columns].mean(axis=0)
-        observed = (centred_scores * member[:, columns]).sum(axis=0)
-        threshold = observed - ROUNDING * np.abs(centred_scores).sum(axis=0)
-        sets = _choose_sets(models, int(count), draws)
-        larger = np.zeros(len(columns), dtype=np.int64)
-        at_once = max(1, AT_ONCE // max(models, len(columns)))
-        for batch in _sets(models, int(count), 0 if sets.has_all_sets else draws, seed, at_once):
-            larger += (batch @ centred_scores >= threshold).sum(axis=0)
-        # The observed set is one of all sets, regardless of rounding.
-        if sets.has_all_sets:
-            p_values[columns] = np.maximum(larger, 1) / sets.count
-        else:
-            p_values[columns] = (1 + larger) / (1 + sets.count)
+        places = np.flatnonzero(members == count)
+        for start in range(0, len(places), RECORDS_AT_ONCE):
+            block = places[start : start + RECORDS_AT_ONCE]
+            columns = records[block]
+            p_values[block] = _p_values_of_size(scores[:, columns], member[:, columns], int(count), draws, seed)
     return p_values
+
+
+def _p_values_of_size(scores: Array, member: Mask, count: int, draws: int, seed: int) -> Array:
+    """Return the p-values of records that `count` models were trained on."""
+    models, records = scores.shape
+    # Centring shifts all sums by the same amount and reduces rounding errors.
+    centred_scores = scores - scores.mean(axis=0)
+    observed = (centred_scores * member).sum(axis=0)
+    threshold = observed - ROUNDING * np.abs(centred_scores).sum(axis=0)
+    sets = _choose_sets(models, count, draws)
+    larger = np.zeros(records, dtype=np.int64)
+    at_once = max(1, AT_ONCE // max(models, records))
+    for batch in _sets(models, count, 0 if sets.has_all_sets else draws, seed, at_once):
+        larger += (batch @ centred_scores >= threshold).sum(axis=0)
+    # The observed set is one of all sets, regardless of rounding.
+    if sets.has_all_sets:
+        return np.maximum(larger, 1) / sets.count
+    return (1 + larger) / (1 + sets.count)
 
 
 def smallest_p_value(models: int, draws: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+ITEMS_AT_ONCE = 2**14  # columns whose ties are counted at a time, so that their sorted copies stay small
 
 
 def area_under_curve(positive: Array, negative: Array) -> float:
@@ -91,8 +92,12 @@ def item_ties(scores: Array) -> Array:
     NaN equals nothing.
     """
     models, items = scores.shape
-    within = float(np.mean(share_tied(scores.T))) if items > 1 else 0.0
-    between = share_tied(scores) if models > 1 else np.zeros(items)
+    within = float(np.mean([share_tied(of_model) for of_model in scores])) if items > 1 else 0.0
+    between = np.zeros(items)
+    if models > 1:
+        for start in range(0, items, ITEMS_AT_ONCE):
+            block = slice(start, start + ITEMS_AT_ONCE)
+            between[block] = share_tied(scores[:, block])
     larger: Array = np.maximum(between, within)
     return larger
 

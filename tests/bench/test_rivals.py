@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised
+from bench import attack_table, engine, forgetting, generation, language_models, linear_memorization, self_supervised
 from measurement.images import images
 from tasks.audits.forgetting.rho import SCORES, Score, distances
+from tasks.audits.membership.target_scores import balanced_targets
 from tasks.external.weights import silence_transformers
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import scores, spectrum
@@ -100,6 +101,19 @@ def test_curves_are_compared_with_their_rival() -> None:
     (row,) = linear_memorization.rows(tiny=True)
     assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in row.subject
     assert row.ratio > 0
+
+
+def test_attack_table_is_compared_with_one_target_after_another(tmp_path: Path) -> None:
+    (row,) = attack_table.compared_rows(tiny=True)
+    assert row.ratio > 0
+    tables = attack_table.simulate_answers(8, 40, tmp_path)
+    targets = balanced_targets(tables, 0)
+    assert targets is not None
+    difference = attack_table.largest_difference(
+        attack_table.score_at_once(targets), attack_table.score_each_target(targets)
+    )
+    assert difference < 1e-9
+    assert attack_table.measure_table(tmp_path)["cpu"] > 0
 
 
 def test_rivals_curves_converge_with_smaller_steps() -> None:

@@ -87,8 +87,10 @@ def for_each(function: Callable[[Any], Result], parts: Sequence[Any]) -> list[Re
 
 def window_sums(values: Array, length: int) -> Array:
     """Sum, for each row, the `length` rows after it, (rows, columns). After the last row comes the first."""
-    windows = _windows(values, length)
-    return windows.first_sums + windows.second_sums
+    firsts, seconds = _chunk_pairs(values, length)
+    sums, second_sums = _join(_sums_to_end(firsts), _sums_from_start(seconds), len(values))
+    sums[1:] += second_sums
+    return sums
 
 
 def window_squares(values: Array, length: int) -> tuple[Array, Array]:
@@ -97,78 +99,84 @@ def window_squares(values: Array, length: int) -> tuple[Array, Array]:
     Both parts of a window are merged by Chan, Golub & LeVeque 1983, eq. 2.1. All terms are positive, so the squares
     have the relative error of a sum.
     """
-    windows = _windows(values, length)
-    before = windows.before
-    squares = windows.second_sums / np.maximum(before, 1)
-    squares -= windows.first_sums / (length - before)
-    np.square(squares, out=squares)
-    squares *= before * (1 - before / length)
-    to_end = _running_squares(windows.chunks[::-1], windows.to_end[::-1])[::-1]
-    squares += _first_parts(to_end, len(values))
-    squares += _second_parts(_running_squares(windows.chunks, windows.from_start), len(values), before)
-    return windows.first_sums + windows.second_sums, squares
+    firsts, seconds = _chunk_pairs(values, length)
+    to_end = _sums_to_end(firsts)
+    from_start = _sums_from_start(seconds)
+    squares, second_squares = _join(
+        _sums_to_end(_square_terms(firsts[:, ::-1], to_end[:, ::-1])[:, ::-1]),
+        _sums_from_start(_square_terms(seconds, from_start)),
+        len(values),
+    )
+    sums, second_sums = _join(to_end, from_start, len(values))
+    second_counts = (np.arange(1, len(values)) % length).astype(np.float64)[:, None]
+    gap = second_sums / np.maximum(second_counts, 1)
+    gap -= sums[1:] / (length - second_counts)
+    np.square(gap, out=gap)
+    gap *= second_counts * (1 - second_counts / length)
+    squares[1:] += second_squares
+    squares[1:] += gap
+    sums[1:] += second_sums
+    return sums, squares
 
 
-@dataclass(frozen=True, eq=False)
-class _Windows:
-    """Windows of rows, each the end of one chunk of rows and the beginning of the next.
+def _chunk_pairs(values: Array, length: int) -> tuple[Array, Array]:
+    """Return chunks of `length` rows, from the second row, and the chunk after each, (chunks, length, columns).
 
-    `chunks` (length, chunks, columns) are the rows: those of each chunk in order. `before` (rows, 1) is the number of
-    rows in the second chunk, `first_sums` and `second_sums` the sums of both parts, and `to_end` and `from_start` the
-    sums from each row to the end of its chunk and from the start of the chunk to the row.
+    A window is the end of a chunk and the beginning of the next one. van Herk 1992, "A fast algorithm for local minimum
+    and maximum filters on rectangular and octagonal kernels".
     """
-
-    chunks: Array
-    before: Array
-    to_end: Array
-    from_start: Array
-    first_sums: Array
-    second_sums: Array
+    rows, columns = values.shape
+    count = -(-(rows + length - 1) // length)
+    chunks = values[np.arange(1, 1 + count * length) % rows].reshape(count, length, columns)
+    return chunks[:-1], chunks[1:]
 
 
-def _windows(values: Array, length: int) -> _Windows:
-    """Divide the windows of `window_sums`. van Herk 1992, "A fast algorithm for local minimum and maximum filters"."""
-    rows = len(values)
-    chunk_count = -(-(rows + length - 1) // length)
-    after = np.arange(1, 1 + chunk_count * length) % rows
-    chunks = values[after.reshape(chunk_count, length).T]
-    to_end = _running_sums(chunks[::-1])[::-1]
-    before = (np.arange(rows) % length).astype(np.float64)[:, None]
-    from_start = _running_sums(chunks)
-    first_sums = _first_parts(to_end, rows)
-    second_sums = _second_parts(from_start, rows, before)
-    return _Windows(chunks, before, to_end, from_start, first_sums, second_sums)
+def _join(to_end: Array, from_start: Array, rows: int) -> tuple[Array, Array]:
+    """Return the sum of the first part of each window, (rows, columns), and of the second, without the first window.
+
+    `to_end` are sums from each row of a chunk to its end, `from_start` those from the start of the next chunk to each
+    of its rows. A window that is a chunk has no second part. Overwrites `from_start`.
+    """
+    first = np.empty((rows, to_end.shape[2]))
+    ends = to_end.reshape(-1, to_end.shape[2])
+    first[: len(ends)] = ends[:rows]
+    first[len(ends) :] = from_start[-1, -1]
+    from_start[:, -1] = 0.0
+    return first, from_start.reshape(-1, to_end.shape[2])[: rows - 1]
 
 
-def _first_parts(from_row: Array, rows: int) -> Array:
-    """Return the first part of each window, from values of each row of a chunk to the end of the chunk."""
-    return from_row.swapaxes(0, 1).reshape(-1, from_row.shape[2])[:rows]
-
-
-def _second_parts(to_row: Array, rows: int, before: Array) -> Array:
-    """Return the second part of each window, from values of a chunk to each of its rows. 0 if the part is empty."""
-    in_order = to_row.swapaxes(0, 1).reshape(-1, to_row.shape[2])
-    return np.where(before, in_order[len(to_row) - 1 :][:rows], 0.0)
-
-
-def _running_sums(chunks: Array) -> Array:
+def _sums_from_start(chunks: Array) -> Array:
     """Return the sums of the first 1, 2, ... rows of each chunk. Adding whole rows is faster than `np.cumsum`."""
     sums = np.empty(chunks.shape)
-    sums[0] = chunks[0]
-    for row in range(1, len(chunks)):
-        np.add(sums[row - 1], chunks[row], out=sums[row])
+    sums[:, 0] = chunks[:, 0]
+    for row in range(1, chunks.shape[1]):
+        np.add(sums[:, row - 1], chunks[:, row], out=sums[:, row])
     return sums
 
 
-def _running_squares(chunks: Array, sums: Array) -> Array:
-    """Return the sums of squared deviations of the first 1, 2, ... rows of each chunk from their mean. Welford 1962."""
-    terms = np.zeros(chunks.shape)
-    counts = np.arange(1.0, len(chunks))[:, None, None]
-    np.divide(sums[:-1], counts, out=terms[1:])
-    np.subtract(chunks[1:], terms[1:], out=terms[1:])
-    np.square(terms[1:], out=terms[1:])
-    terms[1:] *= counts / (counts + 1)
-    return _running_sums(terms)
+def _sums_to_end(chunks: Array) -> Array:
+    """Return the sums of each row of a chunk and all rows after it."""
+    sums = np.empty(chunks.shape)
+    sums[:, -1] = chunks[:, -1]
+    for row in range(chunks.shape[1] - 2, -1, -1):
+        np.add(sums[:, row + 1], chunks[:, row], out=sums[:, row])
+    return sums
+
+
+def _square_terms(chunks: Array, sums: Array) -> Array:
+    """Return what each row adds to the squared deviations of the rows before it, from the sums up to each row.
+
+    Welford 1962, "Note on a method for calculating corrected sums of squares and products".
+    """
+    terms = np.empty(chunks.shape)
+    terms[:, 0] = 0.0
+    counts = np.arange(1.0, chunks.shape[1])[:, None]
+    later = terms[:, 1:]
+    np.divide(sums[:, :-1], counts, out=later)
+    np.subtract(chunks[:, 1:], later, out=later)
+    np.square(later, out=later)
+    later *= counts / (counts + 1)
+    return terms
 
 
 @dataclass(frozen=True, eq=False)

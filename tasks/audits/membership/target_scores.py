@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.attacks import ATTACKS, LABELS
 from tasks.audits.membership.left_out import Array, Mask, Targets, for_each, pair_models
-from tasks.audits.membership.trainings import Answers
+from tasks.audits.membership.trainings import Answers, has_labels, read_column, stack_marks
 from tasks.numerics.ranks import area_of_ascending, check_finite
 
 SAMPLE = 2**18  # scores in the sample that brackets a threshold
@@ -44,7 +44,7 @@ def balanced_targets(tables: Sequence[pa.Table], seed: int) -> Targets | None:
         return None
     models, half = part
     correct = None
-    if not any(table["correct"].null_count for table in tables):
+    if has_labels(tables):
         correct = _select(stack_marks(tables, "correct"), models, half)
     records = None if half.all() else np.flatnonzero(half)
     member = _select(member, models, half)
@@ -59,20 +59,6 @@ def targets_of(answers: Answers, seed: int) -> Targets:
 
 def _select(marks: Mask, models: int, half: Mask) -> Mask:
     return marks[:models] if half.all() else marks[:models][:, half]
-
-
-def read_column(column: pa.ChunkedArray) -> Array:
-    """Return a column without null values, without a copy if it is in one piece."""
-    values: Array = column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
-    return values
-
-
-def stack_marks(tables: Sequence[pa.Table], column: str) -> Mask:
-    """Return a Boolean column of all tables, (tables, rows)."""
-    marks = np.empty((len(tables), tables[0].num_rows), dtype=bool)
-    for row, table in zip(marks, tables, strict=True):
-        row[:] = table[column].to_numpy()
-    return marks
 
 
 def attacks_on(targets: Targets) -> list[str]:

@@ -265,13 +265,34 @@ class Answers:
             return np.full(self.phi.shape, np.nan)
         return self.correct.astype(np.float64)
 
+    def of_records(self, block: slice) -> Answers:
+        """Return the answers for a block of records."""
+        correct = None if self.correct is None else self.correct[:, block]
+        return Answers(self.rows[block], self.member[:, block], self.phi[:, block], correct)
+
 
 def stack_answers(tables: Sequence[pa.Table]) -> Answers:
     """Stack the answers of all models. Raises ValueError for NaN or infinite log-odds."""
-    member = np.stack([table["member"].to_numpy() for table in tables])
-    phi = np.stack([table["log_odds"].to_numpy() for table in tables])
-    correct = None
-    if not any(table["correct"].null_count for table in tables):
-        correct = np.stack([table["correct"].to_numpy() for table in tables])
+    phi = np.stack([read_column(table["log_odds"]) for table in tables])
     check_finite(phi, "log-odds of the models")
-    return Answers(tables[0]["row"].to_numpy(), member, phi, correct)
+    correct = stack_marks(tables, "correct") if has_labels(tables) else None
+    return Answers(tables[0]["row"].to_numpy(), stack_marks(tables, "member"), phi, correct)
+
+
+def has_labels(tables: Sequence[pa.Table]) -> bool:
+    """Return whether all models say which answers are correct, and not only a number per record."""
+    return not any(table["correct"].null_count for table in tables)
+
+
+def read_column(column: pa.ChunkedArray) -> Array:
+    """Return a column without null values, without a copy if it is in one piece."""
+    values: Array = column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
+    return values
+
+
+def stack_marks(tables: Sequence[pa.Table], column: str) -> Mask:
+    """Return a Boolean column of all tables, (tables, rows)."""
+    marks = np.empty((len(tables), tables[0].num_rows), dtype=bool)
+    for row, table in zip(marks, tables, strict=True):
+        row[:] = table[column].to_numpy()
+    return marks

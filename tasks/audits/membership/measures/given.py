@@ -88,6 +88,7 @@ BLIND = pa.schema(
         ("p_value", pa.float64()),  # null hypothesis: both sets were drawn in the same way
     ]
 )
+SCORES_AT_ONCE = 2**20  # of all models, for a block of records whose ranks are computed together
 GIVEN = "given model"
 FOUND_GIVEN = "records found in the given model"
 LEAD = "lead of records in the given model"
@@ -266,18 +267,44 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
 
     The second is NaN for the given model, whose training data are unknown.
     """
+    scores = np.vstack([compared.target_scores[None], compared.other_scores])
+    outside = np.vstack([np.zeros((1, len(compared.rows)), dtype=bool), ~compared.inside])
+    ranks = np.empty(scores.shape)
+    size = max(1, SCORES_AT_ONCE // len(scores))
+    for start in range(0, scores.shape[1], size):
+        block = slice(start, start + size)
+        ranks[:, block] = ranks_among_others(scores[:, block], outside[:, block])
     over_all = []
     over_unseen = []
-    for target, scores in enumerate(np.vstack([compared.target_scores[None], compared.other_scores]), -1):
-        among = ~compared.inside
-        if target >= 0:
-            among[target] = False
-        lower = ((compared.other_scores < scores) & among).sum(axis=0)
-        equal = ((compared.other_scores == scores) & among).sum(axis=0)
-        rank = (lower + equal / 2) / among.sum(axis=0)
+    for rank, is_outside in zip(ranks, outside, strict=True):
         over_all.append(rank.mean())
-        over_unseen.append(np.nan if target < 0 else rank[~compared.inside[target]].mean())
+        over_unseen.append(rank[is_outside].mean() if is_outside.any() else np.nan)
     return np.array(over_all), np.array(over_unseen)
+
+
+def ranks_among_others(scores: Array, outside: Mask) -> Array:
+    """Return the share of the other outside models that score a record lower than each model, (models, records).
+
+    Ties count half. Both arguments are (models, records). All ranks of a record come from one sort of its scores.
+    """
+    order = np.argsort(scores, axis=0)
+    ascending = np.take_along_axis(scores, order, axis=0)
+    positions = np.arange(len(scores))[:, None]
+    is_first = np.ones(scores.shape, dtype=bool)
+    is_first[1:] = ascending[1:] != ascending[:-1]
+    first = np.maximum.accumulate(np.where(is_first, positions, 0), axis=0)
+    is_last = np.ones(scores.shape, dtype=bool)
+    is_last[:-1] = is_first[1:]
+    last = np.minimum.accumulate(np.where(is_last, positions, len(scores))[::-1], axis=0)[::-1]
+    below = np.zeros((len(scores) + 1, scores.shape[1]), dtype=np.int64)
+    np.cumsum(np.take_along_axis(outside, order, axis=0), axis=0, out=below[1:])
+    lower = np.empty(scores.shape, dtype=np.int64)
+    not_above = np.empty(scores.shape, dtype=np.int64)
+    np.put_along_axis(lower, order, np.take_along_axis(below, first, axis=0), axis=0)
+    np.put_along_axis(not_above, order, np.take_along_axis(below, last + 1, axis=0), axis=0)
+    equal = not_above - lower - outside  # without the model itself
+    ranks: Array = (lower + equal / 2) / (outside.sum(axis=0) - outside)
+    return ranks
 
 
 def lead_p_value(lead: float, other_leads: Array) -> float:

@@ -67,6 +67,7 @@ INFLUENCES = pa.schema(
     ]
 )
 ROWS_AT_ONCE = 256  # first records of pairs to hold in memory
+RECORDS_AT_ONCE = 2**14  # records whose sides are compared at a time
 FOUND = "records found"
 MEMORISED = "records memorised"
 MEAN_EFFECT = "mean effect"
@@ -100,8 +101,7 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     q_values = false_discovery_control(p_values)
     test = (config.smallest, config.draws, config.seed, config.level)
     memorised_q = false_discovery_control(reduced_p_values(answers.phi, answers.member, p_values, *test))
-    effect, error = difference_of_sides(answers.phi, answers.member)
-    mem, _ = difference_of_sides(answers.right, answers.member)
+    effect, error, mem, accuracy = _describe_sides(answers)
     unknown = np.isnan(p_values)
     return make_table(
         RECORDS,
@@ -116,8 +116,20 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
         memorised=pa.array(memorised_q <= config.level, mask=unknown),
         memorised_q=nan_as_null(memorised_q),
         tied=nan_as_null(item_ties(answers.phi)),
-        accuracy=nan_as_null(_member_accuracy(answers)),
+        accuracy=nan_as_null(accuracy),
     )
+
+
+def _describe_sides(answers: Answers) -> Array:
+    """Return effect, its error, mem and the accuracy of the models trained on each record, (4, records)."""
+    columns = np.empty((4, len(answers.rows)))
+    for start in range(0, len(answers.rows), RECORDS_AT_ONCE):
+        block = slice(start, start + RECORDS_AT_ONCE)
+        part = answers.of_records(block)
+        effect, error = difference_of_sides(part.phi, part.member)
+        mem, _ = difference_of_sides(part.right, part.member)
+        columns[:, block] = effect, error, mem, _member_accuracy(part)
+    return columns
 
 
 def _member_accuracy(answers: Answers) -> Array:

@@ -20,7 +20,8 @@ from tasks.audits.membership.attacks import label_ratio
 from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.left_out import Targets, for_each, pair_models
 from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, measure_attack
-from tasks.audits.membership.target_scores import balanced_part, stack_marks
+from tasks.audits.membership.target_scores import balanced_part
+from tasks.audits.membership.trainings import stack_marks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table

@@ -34,23 +34,23 @@ def leave_pairs_out(
     is_reference = after < (models // 2 - 1 if max_pairs is None else max_pairs)
     sides = []
     for side in (is_reference & member, is_reference & ~member):
-        sides.append(ListedSide(np.stack([column[marks] for column, marks in zip(phi.T, side.T, strict=True)], axis=1)))
+        of_record, numbers = np.nonzero(side.T)  # every record has equally many references
+        sides.append(ListedSide(phi[numbers, of_record].reshape(member.shape[1], -1).T))
     return ListedReferences(phi[target], *sides)
 
 
-def score_slowly(targets: Targets, attack: str) -> Array:
-    """Score every record with an attack on each target, (models, records)."""
-    all_records = slice(0, targets.member.shape[1])
-    if attack == LABELS:
-        assert targets.correct is not None
-        values = targets.correct.astype(float)
-    else:
-        values = targets.phi_of(all_records)
-    scores = []
-    for target in range(len(targets.member)):
-        references = leave_pairs_out(values, targets.member, targets.pairs, target, targets.max_pairs)
-        scores.append(ATTACKS[attack](references))
-    return np.stack(scores)
+def score_slowly(targets: Targets) -> dict[str, Array]:
+    """Score every record with each attack on each target, (models, records) each."""
+    assert targets.correct is not None
+    odds = targets.phi_of(slice(0, targets.member.shape[1]))
+    scores = {attack: np.empty(odds.shape) for attack in ATTACKS}
+    design = (targets.member, targets.pairs)
+    for target in range(len(odds)):
+        by_odds = leave_pairs_out(odds, *design, target, targets.max_pairs)
+        by_labels = leave_pairs_out(targets.correct.astype(float), *design, target, targets.max_pairs)
+        for attack, score in ATTACKS.items():
+            scores[attack][target] = score(by_labels if attack == LABELS else by_odds)
+    return scores
 
 
 def thresholds_slowly(scores: Array, member: Mask, nominal: Sequence[float]) -> Array:
