@@ -28,8 +28,8 @@ class Price:
     """Wall-clock seconds for a plan's missing jobs on this machine, or on named hardware.
 
     `here` covers all jobs with known times. `unknown` lists the tasks about whose time nothing is known, and `between`
-    gives bounds on their time in seconds if all of them state their longest time. `ran_here` is true if all timings come
-    from this store. `gpu_hours` and `cpu_hours` are the hours that GPUs and processors of named hardware work.
+    gives bounds on their time in seconds if all of them state their longest time. `ran_here` is true if all timings
+    come from this store. `gpu_hours` and `cpu_hours` are the hours that GPUs and processors of named hardware work.
     """
 
     here: Span
@@ -150,7 +150,7 @@ def price_on(
             unknown[plan.task(key)] = None
         else:
             spread = 1.0 if key in on_gpus or estimate.is_counted else OTHER
-            spans[key] = estimate.span.times(1.0, 1 / spread, spread)
+            spans[key] = estimate.span.widen(spread)
             together[key] = estimate.together
     ends = []
     gpu_seconds = cpu_seconds = NOTHING
@@ -162,8 +162,9 @@ def price_on(
             gpu_seconds = gpu_seconds + span.times(_units_taken(plan.resources.get(key, NO_RESOURCES).gpus, gpus))
         else:
             cpu_seconds = cpu_seconds + span
+    total = Span(*ends)
     return Price(
-        Span(*ends),
+        total + START if spans else total,
         tuple(unknown),
         hardware=str(hardware),
         gpu_hours=gpu_seconds.times(1 / 3600),
@@ -229,6 +230,7 @@ def highest_price(plan: Plan, group: str) -> float | None:
     return highest
 
 
+START = Span(15.0, 5.0, 45.0)  # seconds to start Ray, workers and CUDA on a machine
 ENDS = ("expected", "low", "high")
 ALONE: Mapping[str, float] = {}
 
@@ -318,9 +320,8 @@ def _wall_clock(
                 work += duration * _units_taken(resources.cpus, slots)
         else:
             work += duration * _units_taken(resources.cpus, slots)
-        path[key] = duration * together.get(key, 1.0) + max(
-            (path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0
-        )
+        before = max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
+        path[key] = before + duration * together.get(key, 1.0)
     if path:
         return max(work / slots, on_gpus / max(1, gpus), *path.values())
     return 0.0

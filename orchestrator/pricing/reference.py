@@ -160,6 +160,14 @@ class Span:
     def times(self, factor: float, low_factor: float = 1.0, high_factor: float = 1.0) -> Span:
         return Span(self.expected * factor, self.low * factor * low_factor, self.high * factor * high_factor)
 
+    def widen(self, factor: float) -> Span:
+        """Return the span with another, independent error factor: the logarithms of both add in quadrature."""
+        if self.expected <= 0 or self.low <= 0:
+            return self
+        low = math.hypot(math.log(self.expected / self.low), math.log(factor))
+        high = math.hypot(math.log(self.high / self.expected), math.log(factor))
+        return Span(self.expected, self.expected / math.exp(low), self.expected * math.exp(high))
+
 
 NOTHING = Span(0.0, 0.0, 0.0)
 
@@ -242,7 +250,7 @@ class Reference:
         return None
 
     def estimate_timed(self, unit: str, count: float) -> Span | None:
-        """Return the seconds for units that were timed, or that differ only by a factor of two in the size of images."""
+        """Return the seconds for units that were timed, if need be on images of up to twice the size."""
         span = self.estimate_unit(unit, count)
         if span is None or span.high > NEARLY * span.expected:
             return None

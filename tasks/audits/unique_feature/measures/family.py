@@ -86,8 +86,11 @@ def work(config: PairFamily) -> Work:
     relatives = config.relatives
     images = load(relatives.probe)
     probes = relatives.probes or len(images.test_images)
+    unit = f"ask a pair about {format_shape(load(config.data).shape)}"
+    # Both models, of which the first input states the training step, compute a forward pass.
     return Work(
-        besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (relatives.family.count + 2)}
+        besides={unit: probes * (relatives.family.count + 2)},
+        operations={unit: InputStep(2 * VALIDATED)},
     )
 
 
