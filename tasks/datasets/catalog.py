@@ -19,6 +19,7 @@ from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import Images, PictureSet
 from tasks.datasets.labelled import Labelled, LabelledContent, split_places
 from tasks.datasets.options import ALLOWED
+from tasks.datasets.outlines import BoxedOutline, OutlinedPictures, QuestionOutline
 from tasks.datasets.picture_cache import open_cache, path_of
 from tasks.datasets.places import EMBEDDED, SCENES, find
 from tasks.datasets.questions.facts import Facts
@@ -145,6 +146,8 @@ def load_questions(dataset: Dataset) -> QuestionSet:
 def _questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     if isinstance(content, Facts | QuestionFiles):
         return content.questions()
+    if isinstance(content, QuestionOutline):
+        return content.read_questions()
     if isinstance(content, RecordFile):
         return questions_of_records(content.records(RECORD_SCHEMA), str(content.path))
     raise DatasetError(
@@ -198,6 +201,8 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
             return _boxed.setdefault((pictures.digest, correlation), pictures)
         digest = content.digest()
         check(dataset, digest)
+        if isinstance(content, BoxedOutline):
+            return _boxed.setdefault((digest, correlation), OutlinedPictures(content))
         if (digest, correlation) not in _boxed:  # the data set may have been passed without a digest
             _boxed[digest, correlation] = _scenes_of(dataset, content, correlation)
         return _boxed[digest, correlation]
