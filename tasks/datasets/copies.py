@@ -81,14 +81,14 @@ def first_copies(images: Images) -> Rows:
     """Return, for each training image (n,), the first one with the same pixels."""
     if images not in _first_copies:
         all_rows = np.arange(len(images.train_images))
-        if _is_outline(images):
+        if is_outline(images):
             _first_copies[images] = all_rows
         else:
             _first_copies[images] = first_rows(contents(images.train_images))
     return _first_copies[images]
 
 
-def _is_outline(images: Images) -> bool:
+def is_outline(images: Images) -> bool:
     """Return whether the images are blank because the data set is only planned and priced, without its files."""
     return images.train_images.strides[0] == 0
 
