@@ -1,21 +1,28 @@
 """Compares predicted with measured processor seconds of small presets on this machine, job by job.
 
 python -m bench.prices
+python -m bench.prices --checks     compare prices by operations with the timings in bench/results
+python -m bench.prices --published  print the prices of the published presets on PUBLISHED_ON, for docs/scale.md
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from bench.price_checks import print_checks
 from measurement.machine import machine_facts
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.price import Price, price_plan
+from orchestrator.pricing.hardware import parse_hardware
+from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
+from orchestrator.spec import audits
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.datasets.places import use_outlines
 from tasks.worker.hardware import threads
 
 # Settings that turn each chain into a single job, because this script keeps no checkpoints between jobs.
@@ -55,7 +62,50 @@ def measure_seconds(plan: Plan) -> float:
     return time.process_time() - start
 
 
+PUBLISHED_ON = "8xH100"
+
+
+def price_published(audit: str, preset: str, on: str = PUBLISHED_ON) -> Price:
+    """Return the price of a preset on named hardware. Data and models that are missing here have published sizes."""
+    with use_outlines():
+        plan = Plan.union([plan_of(cell) for cell in pin_cells(resolve_cells(Spec(audit, preset)), {})])
+        return price_on(plan, list(plan.jobs), {}, parse_hardware(on, 1))
+
+
+def published_presets() -> Iterator[tuple[str, str]]:
+    """Yield the presets that repeat a part of a paper, by audit and name."""
+    for audit in audits.names():
+        entry = audits.find(audit).audit
+        for preset, part in entry.wording.repeats.items():
+            if not part.startswith("ours"):
+                yield audit, preset
+
+
+def print_published() -> None:
+    """Print a table row for each published preset."""
+    print(f"| audit | preset | GPU hours on {PUBLISHED_ON} | wall time | tasks that were never timed |")
+    print("|---|---|---|---|---|")
+    for audit, preset in published_presets():
+        price = price_published(audit, preset)
+        time = describe_price(price, 1).partition(",")[0].removesuffix(f" on {PUBLISHED_ON}")
+        untimed = ", ".join(price.unknown) or "none"
+        print(f"| `{audit}` | `{preset}` | {describe_hours(price.gpu_hours)} | {time} | {untimed} |", flush=True)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--checks", action="store_true")
+    parser.add_argument("--published", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.checks:
+        print_checks()
+    elif arguments.published:
+        print_published()
+    else:
+        print_measured()
+
+
+def print_measured() -> None:
     for name, value in machine_facts().items():
         print(f"- {name}: {value}")
     print()

@@ -131,6 +131,16 @@ SubmitTo = Annotated[
         show_default=False,
     ),
 ]
+Hardware = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="HARDWARE",
+        help="Price the plan on this hardware instead of this machine, such as 8xH100, 4xA100, L4 or cpu, also without "
+        "the data: GPU hours, wall time and, with --prices, the cost.",
+        show_default=False,
+    ),
+]
 Wait = Annotated[
     bool,
     typer.Option(

@@ -20,6 +20,7 @@ from orchestrator.cli.options import (
     DryRun,
     Fields,
     GateOptions,
+    Hardware,
     Json,
     More,
     Nonce,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from orchestrator.run_folder.progress import Event
     from orchestrator.runs.report import Report
     from orchestrator.spec.specification import Spec
+    from orchestrator.spec.yaml_file import Prices
 
 FINISHING = "finishing"  # step between the answer and the next one
 MAX_LISTED = 6  # maximum number of image set names to list
@@ -59,6 +61,7 @@ def plan(
     preset: Preset = None,
     sweep: Sweep = None,
     stopping: StoppingOptions = TO_THE_END,
+    on: Hardware = None,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
@@ -67,15 +70,22 @@ def plan(
 
     This command does not start the run.
     """
-    _show_plan(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)), json)
+    prices = None
+    if on is not None and options["max_cost"] is None and options["prices"] is not None:
+        from orchestrator.spec.yaml_file import read_prices
+
+        prices = read_prices(options["prices"])
+        options = options.replace(prices=None)
+    spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
+    _show_plan(spec, json, on, prices)
 
 
-def _show_plan(spec: Spec, json: bool) -> None:
+def _show_plan(spec: Spec, json: bool, on: str | None = None, prices: Prices | None = None) -> None:
     """Print the jobs, the expected time, the power and the warnings of a specification. Starts nothing."""
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
-    totals = preview(spec)
+    totals = preview(spec, on, prices)
     if json:
         emit(totals)
         return
@@ -88,6 +98,8 @@ def _show_plan(spec: Spec, json: bool) -> None:
     if totals["missing"]:
         expected = f"; expected time: {totals['time']}"
     paragraph(f"{totals['planned']} jobs{runs}, {totals['stored']} stored, {totals['missing']} to run{expected}")
+    if on is not None and totals["missing"]:
+        paragraph(totals["hardware"]["line"])
     lines = [part["line"] for part in (*totals["resources"], *totals["left_out"], *totals["code_changes"])]
     power = [statement["line"] for statement in totals["power"]]
     for line in (*lines, *describe_classes(totals["classes"]), *power, *totals["warnings"]):

@@ -17,8 +17,9 @@ from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.hardware import Hardware, parse_hardware
 from orchestrator.pricing.place import choose_address
-from orchestrator.pricing.price import Price, describe_price, price_plan
+from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
 from orchestrator.quantities import format_count, format_resources
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
@@ -40,6 +41,7 @@ from orchestrator.spec.resolve import (
     resolve_cells,
 )
 from orchestrator.spec.specification import Spec, execution
+from orchestrator.spec.yaml_file import Prices
 from orchestrator.store import Store, is_there, open_store, store_location
 from tasks.contract.extras import Extra
 from tasks.contract.job import marks
@@ -48,7 +50,20 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import use_outlines
 
 
-def preview(spec: Spec) -> dict[str, Any]:
+def preview(spec: Spec, on: str | None = None, prices: Prices | None = None) -> dict[str, Any]:
+    """Preview a specification, on this machine or `on` named hardware such as `8xH100`, with its cost at `prices`.
+
+    Named hardware may be elsewhere, so that data and models that are missing here count with their published sizes. The
+    result is then that of `preview_here`, with `hardware`: its name, its GPU and processor hours, their cost, and both
+    in a line.
+    """
+    if on is None:
+        return preview_here(spec)
+    with use_outlines():
+        return preview_here(spec, parse_hardware(on, environment.count_processors()), prices)
+
+
+def preview_here(spec: Spec, hardware: Hardware | None = None, prices: Prices | None = None) -> dict[str, Any]:
     """Count the jobs per task (planned, stored, missing), estimate the time of the missing ones, and list the cells.
 
     `expected_seconds` is None if part of the plan is unlike anything ever timed, in which case `unknown` lists its
@@ -66,6 +81,8 @@ def preview(spec: Spec) -> dict[str, Any]:
     if is_there(location):
         store = open_store(location, create=False)
     cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
+    if hardware is not None:
+        cached_digests = {**cached_digests}  # placeholders must not enter the cache
     cells, left_out = pin_available(cells, cached_digests)
     if store is None:
         changes = []
@@ -79,8 +96,9 @@ def preview(spec: Spec) -> dict[str, Any]:
     stored_keys = set(combined_plan.jobs) & keys
     missing_keys = combined_plan.missing(stored_keys)
     slots = slots_at(execution_options.address)
-    check_extras(combined_plan, lambda: stored_keys, execution_options.address)
-    price = _price_of(combined_plan, missing_keys, store, execution_options)
+    if hardware is None:
+        check_extras(combined_plan, lambda: stored_keys, execution_options.address)
+    price = _price_of(combined_plan, missing_keys, store, execution_options, hardware)
     idle_fields = find_idle_fields(spec, cached_digests)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
     looks = _expected_looks(store, names, cells, plans)
@@ -100,6 +118,7 @@ def preview(spec: Spec) -> dict[str, Any]:
         "missing": len(missing_keys),
         **_price_json(price, slots),
         "slots": slots,
+        **({} if hardware is None else {"hardware": _hardware_json(price, prices)}),
         "tasks": [
             {"task": task, "planned": count, "stored": stored_counts[task], "missing": missing_counts[task]}
             for task, count in counts.items()
@@ -118,7 +137,7 @@ def preview(spec: Spec) -> dict[str, Any]:
         "power": _describe_power(cells),
         "warnings": [
             *([describe_idle_fields(idle_fields, spec)] if idle_fields else []),
-            *describe_data(cells, cached_digests),
+            *(describe_data(cells, cached_digests) if hardware is None else ()),
             *_warn_of_power(cells),
             *_describe_looks(names, looks),
         ],
@@ -213,8 +232,17 @@ def _cost(
     return {"recomputed": len(lost_keys), "line": f"{change.describe()}; {effect}"}
 
 
-def _price_of(plan: Plan, missing_keys: Collection[str], store: Store | None, execution_options: Execution) -> Price:
-    """Estimate the time of a plan's missing jobs on this machine, from timings in the store if there are any."""
+def _price_of(
+    plan: Plan,
+    missing_keys: Collection[str],
+    store: Store | None,
+    execution_options: Execution,
+    hardware: Hardware | None = None,
+) -> Price:
+    """Estimate the time of a plan's missing jobs on this machine or named hardware.
+
+    Uses timings in the store if there are any.
+    """
     if store is None:
         timings = {}
     else:
@@ -229,6 +257,8 @@ def _price_of(plan: Plan, missing_keys: Collection[str], store: Store | None, ex
         except StoreError:
             return None
 
+    if hardware is not None:
+        return price_on(plan, missing_keys, timings, hardware, speed_folder)
     address = choose_address(execution_options, plan, missing_keys, timings)
     gpus = gpus_at(address, execution_options.gpus)
     return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder)
@@ -244,6 +274,20 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
         "unknown": list(price.unknown),
         "time": describe_price(price, slots),
     }
+
+
+def _hardware_json(price: Price, prices: Prices | None) -> dict[str, Any]:
+    """Return the hours and the cost of a price on named hardware, as numbers and as a line."""
+    hours = {"gpu_hours": price.gpu_hours, "cpu_hours": price.cpu_hours}
+    result: dict[str, Any] = {"name": price.hardware}
+    for name, span in hours.items():
+        result |= {name: span.expected, f"{name}_low": span.low, f"{name}_high": span.high}
+    line = f"{describe_hours(price.gpu_hours)} GPU hours, {describe_hours(price.cpu_hours)} processor hours"
+    if prices is not None:
+        cost = price.gpu_hours.times(prices.gpu) + price.cpu_hours.times(prices.cpu)
+        result |= {"cost": cost.expected, "cost_low": cost.low, "cost_high": cost.high, "currency": prices.currency}
+        line += f"; cost: {describe_hours(cost)} {prices.currency}".rstrip()
+    return {**result, "line": f"{price.hardware}: {line}"}
 
 
 def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from orchestrator.planning.plan import Plan
 from orchestrator.pricing import reference as reference_timings
+from orchestrator.pricing.estimates import Estimator
+from orchestrator.pricing.hardware import Hardware
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
@@ -18,22 +20,25 @@ from tasks.contract.resources import NO_RESOURCES
 OWN = 1.25  # error factor of the mean time of jobs that ran on this machine
 MAX_NAMED = 3  # maximum number of task names in a line
 GPU = 50.0  # maximum speed of a GPU relative to one core
+OTHER = 1.5  # error factor of a processor other than the one on which jobs were timed
 
 
 @dataclass(frozen=True)
 class Price:
-    """Wall-clock seconds for a plan's missing jobs on this machine.
+    """Wall-clock seconds for a plan's missing jobs on this machine, or on named hardware.
 
-    `here` covers all jobs with known timings. `unknown` lists the tasks without comparable timings in this store or in
-    the reference, and `between` gives bounds on their time in seconds. Jobs that state their longest time take at most
-    that. If `is_guess`, these are the usual bounds of any task. `ran_here` is true if all timings come from this store.
+    `here` covers all jobs with known times. `unknown` lists the tasks about whose time nothing is known, and `between`
+    gives bounds on their time in seconds if all of them state their longest time. `ran_here` is true if all timings
+    come from this store. `gpu_hours` and `cpu_hours` are the hours that GPUs and processors of named hardware work.
     """
 
     here: Span
     unknown: tuple[str, ...] = ()
     between: tuple[float, float] | None = None
     ran_here: bool = False
-    is_guess: bool = False
+    hardware: str = ""
+    gpu_hours: Span = NOTHING
+    cpu_hours: Span = NOTHING
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -56,42 +61,41 @@ def price_plan(
 ) -> Price:
     """Return the price of the missing jobs on `slots` slots of this machine.
 
-    `mean_seconds` gives the seconds per group, from runs in this store. Other groups use the reference timings, scaled
-    by the machine's speed. The speed is measured unless it is stored in the folder returned by `speed_folder`.
+    `mean_seconds` gives the seconds per group, from runs in this store. Other groups use the reference timings or the
+    operations of their jobs, scaled by the machine's speed. The speed is measured unless it is stored in the folder
+    returned by `speed_folder`.
     """
     key_list = list(missing_keys)
     reference: Reference | None = None
     factor = spread = 1.0
     spans: dict[str, Span] = {}
-    unknown: dict[str, tuple[float, float]] = {}
+    unknown: dict[str, None] = {}
     limited: dict[str, tuple[float, float]] = {}  # the unknown tasks that state their longest time on any machine
-    uses_reference = is_guess = False
+    untimed_keys = [key for key in key_list if plan.groups[key] not in mean_seconds]
+    if untimed_keys:
+        reference = load_reference()
+        estimator = Estimator(plan, reference, speed_folder=speed_folder)
+        estimator.prepare(untimed_keys)
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])
         if seconds is not None:
             spans[key] = Span.with_factor(seconds, OWN)
             continue
-        reference = reference or load_reference()
-        job_span = _job_span(plan, key, reference)
-        if job_span is not None:
-            uses_reference = True
-            if gpus and marks(plan.jobs[key].function).gpus:
-                spans[key] = job_span.times(1.0, 1 / GPU)
-            else:
-                spans[key] = job_span
-        else:
+        estimate = estimator.estimate(key)
+        if estimate is not None:
+            slowest = 1 / GPU if gpus and marks(plan.jobs[key].function).gpus else 1.0
+            spans[key] = estimate.span.times(1.0, slowest)
+        elif longest := _longest(plan, key):
             task = plan.task(key)
-            bounds_of_job = _bounds(plan, key, reference)
-            if bounds_of_job is None:
-                is_guess = True
-                bounds_of_job = reference.usual_bounds() or (0.0, math.inf)
-            group_bounds = limited if _longest(plan, key) else unknown
-            low, high = group_bounds.get(task, (0.0, 0.0))
             resources = plan.resources.get(key, NO_RESOURCES)
             taken = _units_taken(resources.cpus, slots)
             if gpus and resources.gpus:
                 taken = max(taken, slots * _units_taken(resources.gpus, gpus) / gpus)
-            group_bounds[task] = (low + taken * bounds_of_job[0], high + taken * bounds_of_job[1])
+            low, high = limited.get(task, (0.0, 0.0))
+            limited[task] = (low, high + taken * longest)
+        else:
+            unknown[plan.task(key)] = None
+    uses_reference = any(key in spans for key in untimed_keys)
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
         if speed is not None:
@@ -99,8 +103,8 @@ def price_plan(
         else:
             factor = 1.0
             spread = 2.0
-        for key in spans:
-            if plan.groups[key] not in mean_seconds:
+        for key in untimed_keys:
+            if key in spans:
                 spans[key] = spans[key].times(factor, 1 / spread, spread)
     ends = []
     for name in ENDS:
@@ -111,12 +115,61 @@ def price_plan(
     if key_list and (spans or not names):
         total = total + _startup_span(mean_seconds, address, reference, factor)
     bounds = None
-    if names:
-        low, high = _sum(unknown.values())
-        stated_low, stated_high = _sum(limited.values())
-        if math.isfinite(high):
-            bounds = (low * factor / spread + stated_low) / slots, (high * factor * spread + stated_high) / slots
-    return Price(total, names, bounds, not uses_reference and not names, is_guess)
+    if limited and not unknown:
+        low, high = _sum(limited.values())
+        bounds = low / slots, high / slots
+    return Price(total, names, bounds, not uses_reference and not names)
+
+
+def price_on(
+    plan: Plan,
+    missing_keys: Iterable[str],
+    mean_seconds: Mapping[str, float],
+    hardware: Hardware,
+    speed_folder: Callable[[], Path | None] = lambda: None,
+) -> Price:
+    """Return the price of the missing jobs on named hardware.
+
+    Jobs that use a GPU are estimated from their operations and the GPU's rates, since timings of this store come from
+    other machines. Jobs on processors use `mean_seconds` or the reference timings.
+    """
+    key_list = list(missing_keys)
+    gpus = hardware.gpus
+    gpu = hardware.device if gpus else None
+    estimator = Estimator(plan, load_reference(), gpu, gpus, speed_folder)
+    on_gpus = {key for key in key_list if gpus and marks(plan.jobs[key].function).gpus}
+    timed = {key: mean_seconds[plan.groups[key]] for key in key_list if plan.groups[key] in mean_seconds}
+    estimator.prepare([key for key in key_list if key in on_gpus or key not in timed])
+    spans: dict[str, Span] = {}
+    together: dict[str, float] = {}
+    unknown: dict[str, None] = {}
+    for key in key_list:
+        if key in timed and key not in on_gpus:
+            spans[key] = Span.with_factor(timed[key], OWN * OTHER)
+        elif (estimate := estimator.estimate(key)) is None:
+            unknown[plan.task(key)] = None
+        else:
+            spread = 1.0 if key in on_gpus or estimate.is_counted else OTHER
+            spans[key] = estimate.span.widen(spread)
+            together[key] = estimate.together
+    ends = []
+    gpu_seconds = cpu_seconds = NOTHING
+    for name in ENDS:
+        seconds_by_key = {key: getattr(span, name) for key, span in spans.items()}
+        ends.append(_wall_clock(plan, seconds_by_key, hardware.processors, gpus, together))
+    for key, span in spans.items():
+        if key in on_gpus:
+            gpu_seconds = gpu_seconds + span.times(_units_taken(plan.resources.get(key, NO_RESOURCES).gpus, gpus))
+        else:
+            cpu_seconds = cpu_seconds + span
+    total = Span(*ends)
+    return Price(
+        total + START if spans else total,
+        tuple(unknown),
+        hardware=str(hardware),
+        gpu_hours=gpu_seconds.times(1 / 3600),
+        cpu_hours=cpu_seconds.times(1 / 3600),
+    )
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
@@ -177,7 +230,9 @@ def highest_price(plan: Plan, group: str) -> float | None:
     return highest
 
 
+START = Span(15.0, 5.0, 45.0)  # seconds to start Ray, workers and CUDA on a machine
 ENDS = ("expected", "low", "high")
+ALONE: Mapping[str, float] = {}
 
 
 def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
@@ -190,8 +245,8 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     if job.after is not None:
         work = work.beyond(mark.work(job.after.config))
     amounts_span = reference.estimate_work(work.amounts)
-    if amounts_span is None:
-        return None
+    if amounts_span is None:  # a task whose units were never timed, but that was timed as a whole
+        return reference.estimate_task(mark.name, len(plan.inputs[key]))
     return amounts_span.times(1.0, work.least, work.most)
 
 
@@ -247,11 +302,13 @@ def _startup_span(
     return NOTHING
 
 
-def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
+def _wall_clock(
+    plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0, together: Mapping[str, float] = ALONE
+) -> float:
     """Return the wall-clock seconds of these jobs on `slots` slots.
 
     This is the maximum of three values: the total work divided by the slots, the work of GPU jobs divided by `gpus` (if
-    any), and the longest path of dependent jobs.
+    any), and the longest path of dependent jobs. A job that is trained `together` with others ends with them.
     """
     work = on_gpus = 0.0
     path: dict[str, float] = {}
@@ -263,7 +320,8 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
                 work += duration * _units_taken(resources.cpus, slots)
         else:
             work += duration * _units_taken(resources.cpus, slots)
-        path[key] = duration + max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
+        before = max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
+        path[key] = before + duration * together.get(key, 1.0)
     if path:
         return max(work / slots, on_gpus / max(1, gpus), *path.values())
     return 0.0
@@ -275,23 +333,31 @@ def describe_price(price: Price, slots: int) -> str:
     span = price.here
     hidden_count = len(price.unknown) - MAX_NAMED
     names = ", ".join(price.unknown[:MAX_NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
+    reason = f"nothing is known about the time of {names}"
+    if price.hardware:
+        estimate = f"{_format_bounds(span, f'on {price.hardware}')}"
+        return f"{estimate}, without {names}: {reason}" if price.unknown else estimate
     if not price.unknown:
         if price.ran_here:
             estimate = f"{format_duration(span.expected)} here"
         else:
             estimate = _format_bounds(span)
         return f"{estimate}, {workers}"
-    reason = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
-        guess = "a guess, " if price.is_guess else ""
-        return f"{guess}from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
+        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
     if span.low >= 1:
         return f"at least {format_duration(span.low)} {workers}: {reason}"
     return f"unknown: {reason}"
 
 
-def _format_bounds(span: Span) -> str:
+def describe_hours(hours: Span) -> str:
+    """Describe hours of GPUs or processors, such as `42 GPU hours, 21 to 84`, without their unit."""
+    digits = 0 if hours.low >= 10 else 1 if hours.low >= 1 else 2
+    return f"{hours.expected:,.{digits}f} ({hours.low:,.{digits}f} to {hours.high:,.{digits}f})"
+
+
+def _format_bounds(span: Span, place: str = "here") -> str:
     """Format a span as `42 min here, 30 to 60`, with the bounds in the unit of the expected time."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if span.expected >= 2 * seconds or unit == "s":
@@ -299,5 +365,5 @@ def _format_bounds(span: Span) -> str:
             middle = span.expected / seconds
             high = span.high / seconds
             digits = 0 if low >= 3 or unit == "s" else 1
-            return f"{middle:.{digits}f} {unit} here, {low:.{digits}f} to {max(high, 1.0):.{digits}f}"
+            return f"{middle:.{digits}f} {unit} {place}, {low:.{digits}f} to {max(high, 1.0):.{digits}f}"
     raise AssertionError(unit)

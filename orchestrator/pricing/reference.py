@@ -38,6 +38,7 @@ FILE = Path(__file__).with_name("reference_timings.json")
 TIMED = 1.4  # a timed unit with another batch size, or on a busy machine
 LIKE = 2.0  # the same network on images of another size, or a task that reads another number of tables
 FAR = 4.0  # a task that reads more or fewer tables than any timed job
+NEARLY = 2.9  # above this, operations give a better estimate than timings on images of another size
 DATA = " on "  # separates the network from its images in a unit name
 
 
@@ -159,6 +160,14 @@ class Span:
     def times(self, factor: float, low_factor: float = 1.0, high_factor: float = 1.0) -> Span:
         return Span(self.expected * factor, self.low * factor * low_factor, self.high * factor * high_factor)
 
+    def widen(self, factor: float) -> Span:
+        """Return the span with another, independent error factor: the logarithms of both add in quadrature."""
+        if self.expected <= 0 or self.low <= 0:
+            return self
+        low = math.hypot(math.log(self.expected / self.low), math.log(factor))
+        high = math.hypot(math.log(self.high / self.expected), math.log(factor))
+        return Span(self.expected, self.expected / math.exp(low), self.expected * math.exp(high))
+
 
 NOTHING = Span(0.0, 0.0, 0.0)
 
@@ -179,7 +188,7 @@ class Reference:
 
     def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
         """Return the seconds for these units, or None if one of them has no comparable timing."""
-        spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
+        spans = [self.estimate_unit(unit, count) for unit, count in amounts.items()]
         known_spans = [span for span in spans if span is not None]
         if len(known_spans) == len(spans):
             return sum(known_spans, NOTHING)
@@ -226,9 +235,9 @@ class Reference:
         return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
 
     def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
-        """Bound the seconds of the same audit's jobs that read this number of tables.
+        """Bound the seconds of the same audit's jobs that read this number of tables, to decide where jobs run.
 
-        Returns None if none was timed.
+        Returns None if none was timed. No price contains these bounds.
         """
         family = f"{task.partition('.')[0]}."
         spans = [
@@ -240,14 +249,15 @@ class Reference:
             return (min(span.low for span in spans), max(span.high for span in spans))
         return None
 
-    def usual_bounds(self) -> tuple[float, float] | None:
-        """Bound the seconds of a job about which nothing is known, by those of all timed tasks."""
-        seconds = [duration for points in self.tasks.values() for _, duration in points]
-        if not seconds:
+    def estimate_timed(self, unit: str, count: float) -> Span | None:
+        """Return the seconds for units that were timed, if need be on images of up to twice the size."""
+        span = self.estimate_unit(unit, count)
+        if span is None or span.high > NEARLY * span.expected:
             return None
-        return min(seconds), max(seconds)
+        return span
 
-    def _estimate_unit(self, unit: str, count: float) -> Span | None:
+    def estimate_unit(self, unit: str, count: float) -> Span | None:
+        """Return the seconds for units, from timings of the same network on any images. None without such timings."""
         if unit in self.units:
             return Span.with_factor(self.units[unit] * count, TIMED)
         network, split, shape = unit.rpartition(DATA)

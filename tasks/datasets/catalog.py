@@ -18,6 +18,7 @@ from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import PictureSet
 from tasks.datasets.labelled import Labelled, LabelledContent, LabelledFiles, split_places
 from tasks.datasets.large_images import LARGE, open_large
+from tasks.datasets.outlines import BoxedOutline, OutlinedPictures, QuestionOutline
 from tasks.datasets.places import EMBEDDED, SCENES, find
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
@@ -161,6 +162,8 @@ def load_questions(dataset: Dataset) -> QuestionSet:
 def _questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     if isinstance(content, Facts | QuestionFiles):
         return content.questions()
+    if isinstance(content, QuestionOutline):
+        return content.read_questions()
     if isinstance(content, RecordFile):
         return questions_of_records(content.records(RECORD_SCHEMA), str(content.path))
     raise DatasetError(
@@ -214,6 +217,8 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
             return _boxed.setdefault((pictures.digest, correlation), pictures)
         digest = content.digest()
         check(dataset, digest)
+        if isinstance(content, BoxedOutline):
+            return _boxed.setdefault((digest, correlation), OutlinedPictures(content))
         if (digest, correlation) not in _boxed:  # the data set may have been passed without a digest
             _boxed[digest, correlation] = _scenes_of(dataset, content, correlation)
         return _boxed[digest, correlation]

@@ -85,7 +85,7 @@ def first_copies(images: PictureSet) -> Rows:
     if images not in _first_copies:
         if isinstance(images, Altered):  # only images without copies are altered
             _first_copies[images] = first_copies(images.original)
-        elif _is_outline(images):
+        elif is_outline(images):
             _first_copies[images] = np.arange(len(images.train))
         else:
             _first_copies[images] = first_rows(train_contents(images))
@@ -106,7 +106,7 @@ def test_contents(images: PictureSet) -> Digests:
     return contents(whole_split(images.test))
 
 
-def _is_outline(images: PictureSet) -> bool:
+def is_outline(images: PictureSet) -> bool:
     """Return whether the images are blank because the data set is only planned and priced, without its files."""
     return isinstance(images, Images) and images.train_images.strides[0] == 0
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
-from tasks.datasets.copies import Digests, contents, first_copies, groups_of, train_contents
+from tasks.datasets.copies import Digests, contents, first_copies, groups_of, is_outline, train_contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.features import Family, Glyph, burn, draw_member
 from tasks.datasets.images import PictureSet, Pixels
@@ -291,8 +291,10 @@ def overlap(first: PictureSet, first_rows: Rows, second: PictureSet, second_rows
 
     Image files that are decoded to a given shape (`folder:scans#64x64`) have no origin. They match if both data sets
     contain them in the same shape, which is the shape that models are trained on. Images that are not in memory match
-    by their encoded bytes alone.
+    by their encoded bytes alone. Outlines have no images to compare.
     """
+    if is_outline(first) or is_outline(second):
+        return []
     row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
         for digest in known_as:

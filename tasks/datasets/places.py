@@ -11,10 +11,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from tasks.datasets import (
     acdc,
@@ -33,15 +31,15 @@ from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source,
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import HUB, DatasetError, UnknownDataset
 from tasks.datasets.embedded import blended_source, digits_source, photos_source
-from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.options import Options
+from tasks.datasets.outlines import BOXED_OUTLINES, ON_PHOTOS, OUTLINE_RULE, OUTLINES, QUESTION_OUTLINES
 from tasks.datasets.picture_folder import folder_source
 from tasks.datasets.picture_table import list_source
 from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
 from tasks.datasets.questions.question_files import file_names, question_source
 from tasks.datasets.selection import WITH_COLUMNS
-from tasks.datasets.source import Source, digest_of
+from tasks.datasets.source import Content, Source
 from tasks.worker.files import FileError, expand_home
 
 DESCRIPTIONS = {
@@ -165,47 +163,17 @@ OFFERED = {
 _outlined = ContextVar("outlined", default=False)
 
 
-OUTLINE_RULE = "outline 1"
-
-
-@dataclass(frozen=True)
-class Outline:
-    """The published sizes of a standard image data set, for planning and pricing on a machine without its files.
-
-    These are the number of images in both splits, their height, width and channels, and the number of classes. The
-    images are blank and use no memory. Runs never use outlines, whose digests differ from those of real data sets.
-    """
-
-    train: int
-    test: int
-    shape: tuple[int, int, int]
-    classes: int
-
-    def digest(self) -> str:
-        return digest_of(OUTLINE_RULE, [repr(self).encode()])
-
-    def images(self) -> Images:
-        """Return blank images with cyclic labels."""
-        return Images(*self._split(self.train), *self._split(self.test), self.classes)
-
-    def _split(self, count: int) -> tuple[Pixels, Labels]:
-        return np.broadcast_to(np.uint8(0), (count, *self.shape)), np.arange(count) % self.classes
-
-
-OUTLINES: Mapping[str, Outline] = {
-    "mnist": Outline(60_000, 10_000, (28, 28, 1), 10),
-    "fashion-mnist": Outline(60_000, 10_000, (28, 28, 1), 10),
-    "cifar10": Outline(50_000, 10_000, (32, 32, 3), 10),
-    "svhn": Outline(73_257, 26_032, (32, 32, 3), 10),
-    "celeba": Outline(162_770, 19_867, (32, 32, 3), 1),
-    "purchase100": Outline(177_592, 19_732, (1, 600, 1), 100),
-    "texas100": Outline(60_597, 6_733, (1, 6169, 1), 100),
-}
-
-
-def _outline_source(name: str) -> Source:
-    """Return a source with the outline of this data set (a key of OUTLINES) instead of its files."""
-    outline = OUTLINES[name]
+def _outlined_source(name: str, shape: Options) -> Source | None:
+    """Return a source with the outline of this data set instead of its files. None without one in this shape."""
+    outline: Content | None
+    if name in OUTLINES:
+        outline = OUTLINES[name].reshape(shape)
+    elif name == ON_PHOTOS.name:
+        outline = ON_PHOTOS.reshape(shape)
+    else:
+        outline = {**BOXED_OUTLINES, **QUESTION_OUTLINES}.get(name)
+    if outline is None:
+        return None
     return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)
 
 
@@ -217,6 +185,11 @@ def use_outlines() -> Iterator[None]:
         yield
     finally:
         _outlined.reset(before)
+
+
+def are_outlined() -> bool:
+    """Whether published sizes replace missing data sets and models."""
+    return _outlined.get()
 
 
 def known_names() -> dict[str, str]:
@@ -249,7 +222,10 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     if name in LAYOUTS:
         return name, locate_published_set(name, shape)
     if name == "mnist-on-photos":
-        return name, blended_source(locate_published_set("mnist", shape))
+        source = locate_published_set("mnist", shape)
+        if not source.files and (outlined := _outlined_source(name, shape)) is not None:
+            return name, outlined
+        return name, blended_source(source)
     kind, colon, path = name.partition(":")
     if kind == ROWS and colon:
         return name, numbered.source(path)
@@ -278,8 +254,8 @@ def locate_published_set(name: str, shape: Options) -> Source:
         source = read_as(name, folder, shape)
         if source is not None:
             return source
-    if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
-        return _outline_source(name)
+    if _outlined.get() and (outlined := _outlined_source(name, shape)) is not None:
+        return outlined
     searched_folders = ", ".join(f"{folder}{describe_missing_files(name, folder)}" for folder in folders)
     looked = "ENGRAM_DATA is not set"
     if root:

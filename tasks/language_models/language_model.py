@@ -22,6 +22,8 @@ from typing import ClassVar
 
 from tasks.contract.extras import PEFT, TRANSFORMERS, Extra
 from tasks.contract.pinnable import PinnedName, Unavailable
+from tasks.datasets.outlines import OUTLINE_RULE
+from tasks.datasets.places import are_outlined
 from tasks.datasets.source import digest_of
 from tasks.worker import files
 from tasks.worker.files import File
@@ -111,6 +113,8 @@ class LanguageModel(PinnedName):
         """
         if self.tiny_sizes is not None:
             return self
+        if are_outlined() and not _has_files(self):
+            return replace(self, digest=digest_of(OUTLINE_RULE, [self.name.encode()]))
         digest = _content_digest(self, digests)
         if self.digest and self.digest != digest:
             raise ModelError(
@@ -177,6 +181,13 @@ def _cached_folder(name: str) -> Path:
         raise ModelError(
             f"model: {name} is not in the cache of the hub, and this tool downloads nothing. Run: hf download {name}"
         ) from None
+
+
+def _has_files(model: LanguageModel) -> bool:
+    try:
+        return any(_content_files(model_folder(model)))
+    except ModelError:
+        return False
 
 
 def _content_digest(model: LanguageModel, digests: MutableMapping[str, str]) -> str:

@@ -65,18 +65,14 @@ def test_dependent_jobs_add_their_times() -> None:
     assert price_plan(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected == 4.0
 
 
-def test_stored_jobs_are_free_and_untimed_ones_guessed() -> None:
+def test_stored_jobs_are_free_and_untimed_ones_unknown() -> None:
     plan, _part, total = a_plan(8)
     assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == price_plan(plan, [], {}, 2)
     partial_price = price_plan(plan, list(plan.jobs), {total: 8.0}, 2, "none")
     assert partial_price.unknown == ("toys.part",)
-    timed = [seconds for points in load_reference().tasks.values() for _, seconds in points]
-    assert partial_price.bounds[1] == partial_price.here.high + 8 * max(timed) / 2
-    assert (
-        describe_price(partial_price, 2)
-        == "a guess, from 6 s to 26 s on 2 workers: no timing for toys.part in this store or in the reference"
-    )
-    assert "no timing for toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
+    assert partial_price.bounds == (partial_price.here.low, None)
+    assert describe_price(partial_price, 2) == "at least 6 s on 2 workers: nothing is known about the time of toys.part"
+    assert "the time of toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
 
 def test_reference_timings_are_scaled_by_machine_speed(

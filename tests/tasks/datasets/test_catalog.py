@@ -155,7 +155,7 @@ def test_root_may_be_layout_or_its_parent(tmp_path: Path) -> None:
     assert [root / "MNIST/raw", root / "raw"] == list(candidates(root, "MNIST/raw"))
 
 
-@pytest.mark.parametrize("name", OUTLINES)
+@pytest.mark.parametrize("name", [name for name in OUTLINES if not name.startswith("acdc")])
 def test_outline_has_described_size_without_memory(name: str) -> None:
     with use_outlines():
         images = catalog.load(catalog.pin(Dataset(name)))
@@ -166,8 +166,8 @@ def test_outline_has_described_size_without_memory(name: str) -> None:
 
 
 def test_outlines_exist_only_while_pricing() -> None:
-    with use_outlines(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
-        catalog.pin(Dataset("cifar10#28x28#grey"))
+    with use_outlines():
+        assert catalog.load(catalog.pin(Dataset("cifar10#28x28#grey"))).shape == (28, 28, 1)
     with pytest.raises(DatasetError, match="data set 'mnist' not found"):
         catalog.pin(Dataset("mnist"))
 

@@ -50,6 +50,7 @@ from tasks.audits.unique_feature.single_models.models import SingleModelConfig, 
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.operations import InputStep
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
@@ -57,6 +58,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.numerics.ranks import rank_p_value, share_tied
+from tasks.training.classifier import VALIDATED
 from tasks.training.kept_accuracy import KEPT_ACCURACY, accuracy_jobs, accuracy_rows
 
 SEPARATION = 0.02  # smallest relevant push if logits are small, as a share of the distance between labels
@@ -86,8 +88,11 @@ def work(config: PairFamily) -> Work:
     relatives = config.relatives
     images = load(relatives.probe)
     probes = relatives.probes or len(images.test)
+    unit = f"ask a pair about {format_shape(load(config.data).shape)}"
+    # Both models, of which the first input states the training step, compute a forward pass.
     return Work(
-        besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (relatives.family.count + 2)}
+        besides={unit: probes * (relatives.family.count + 2)},
+        operations={unit: InputStep(2 * VALIDATED)},
     )
 
 

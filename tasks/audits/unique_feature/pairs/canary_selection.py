@@ -364,7 +364,7 @@ def _tracing_work(config: Tracing) -> Work:
     """Return the work of the training, and of every image's gradient at each checkpoint."""
     training = classifier.work(config.training)
     (step,) = [step for step in training.operations.values() if step]
-    rows = config.training.examples or len(load(config.training.data).train_images)
+    rows = config.training.examples or len(load(config.training.data).train)
     gradients = f"take gradients by {config.training.network.name}"
     return replace(
         training,

@@ -1,0 +1,109 @@
+"""Counts the operations of steps in a separate process, because planning does not import torch.
+
+The counts are kept in a file of the store, so that each kind of step is counted once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.executors.environment import ONE_THREAD
+from orchestrator.store import atomic_write
+from tasks.contract.operations import Operations, Step
+
+COUNTED = 1  # raised if the same step is counted differently
+FILE_NAME = "operations.json"
+HANGING = 300.0  # seconds
+_counted: dict[Step, Operations | None] = {}  # independent of the store
+
+
+def count_steps(steps: Collection[Step], folder: Path | None) -> Mapping[Step, Operations | None]:
+    """Return the operations of each step. None for a step that cannot be counted, such as a user's broken network.
+
+    Counts are read from `folder` and stored there, if it is given.
+    """
+    missing = [step for step in dict.fromkeys(steps) if step not in _counted]
+    file = None if folder is None else folder / FILE_NAME
+    stored = {} if file is None or not missing else _read(file)
+    for step in missing:
+        if _key(step) in stored:
+            _counted[step] = stored[_key(step)]
+    missing = [step for step in missing if step not in _counted]
+    if missing:
+        _counted.update(zip(missing, _count_apart(missing), strict=True))
+        if file is not None:
+            new = {_key(step): counts for step in missing if (counts := _counted[step])}
+            with suppress(OSError), atomic_write.put_in_place(file) as draft:
+                draft.write_text(json.dumps({**stored, **new}))
+    return {step: _counted[step] for step in steps}
+
+
+def _key(step: Step) -> str:
+    return hashlib.sha256(f"{COUNTED} {step!r}".encode()).hexdigest()[:32]
+
+
+def _read(file: Path) -> dict[str, Operations]:
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    counts = {}
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if (operations := _operations(value)) is not None:
+                counts[key] = operations
+    return counts
+
+
+def _operations(value: Any) -> Operations | None:
+    """Return the operations that a value states, or None if it is something else."""
+    if not isinstance(value, dict):
+        return None
+    for amount in value.values():
+        if not (isinstance(amount, int | float) and 0 <= amount < math.inf):
+            return None
+    return value
+
+
+def _count_apart(steps: Collection[Step]) -> list[Operations | None]:
+    """Count the steps in a separate process. None for all of them if it fails."""
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", "orchestrator.pricing.counting"],
+            input=pickle.dumps(list(steps)),
+            capture_output=True,
+            timeout=HANGING,
+            env={**os.environ, **ONE_THREAD},
+            check=True,
+        )
+        counts = [_operations(value) for value in json.loads(process.stdout.splitlines()[-1])]
+        if len(counts) == len(steps):
+            return counts
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        pass
+    return [None] * len(steps)
+
+
+def _count_here() -> None:
+    """Read steps from standard input and write their operations to standard output."""
+    counts: list[Operations | None] = []
+    for step in pickle.load(sys.stdin.buffer):
+        try:
+            counts.append(step.count())
+        except Exception:
+            counts.append(None)
+    print(json.dumps(counts))  # noqa: T201
+
+
+if __name__ == "__main__":
+    _count_here()

@@ -1,0 +1,110 @@
+"""Prices on named hardware: its rates, the counts of operations, and what a plan prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.pricing import counting
+from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware
+from orchestrator.pricing.price import price_on, price_plan
+from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, InputStep, Operations
+from tasks.counting.steps import ClassifierStep, CodesStep
+from tests.orchestrator.pricing.test_price import a_plan, plan_preset
+
+MLP1 = ClassifierStep("mlp1", (28, 28, 1), 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "gpus", "processors"),
+    [("8xH100", "8xH100", 8, 8 * CORES), ("l4", "1xL4", 1, CORES), ("cpu", "6xcpu", 0, 6), ("64xcpu", "64xcpu", 0, 64)],
+)
+def test_hardware_is_count_and_device(text: str, name: str, gpus: int, processors: int) -> None:
+    hardware = parse_hardware(text, 6)
+    assert (str(hardware), hardware.gpus, hardware.processors) == (name, gpus, processors)
+
+
+@pytest.mark.parametrize("text", ["8xB100", "0xH100", "H100x8", ""])
+def test_unknown_hardware_is_refused_with_names(text: str) -> None:
+    with pytest.raises(SpecError, match="must be one of cpu, H200, H100, A100, L4, or a number of them"):
+        parse_hardware(text, 1)
+
+
+def test_every_device_has_a_rate_of_every_kind() -> None:
+    for device in load_rates().values():
+        assert set(KINDS) <= set(device.rates), device.name
+        assert all(rate > 0 for rate in device.rates.values()), device.name
+        assert device.source, device.name
+
+
+def test_launches_are_shared_by_stacked_models() -> None:
+    device = load_rates()["H200"]
+    step = {PRODUCT: device.rates[PRODUCT], LAUNCHES: 4 * device.rates[LAUNCHES]}
+    assert device.seconds(step) == pytest.approx(5.0)
+    assert device.seconds(step, together=4) == pytest.approx(2.0)
+
+
+def test_step_of_perceptron_has_known_operations() -> None:
+    weights = 784 * 512 + 512 * 256 + 256 * 128 + 128 * 10
+    products = 3 * weights - 784 * 512  # the gradient of the pixels is not computed
+    counted = MLP1.count()
+    assert counted[PRODUCT] == 2 * products
+    assert counted[BYTES] > 7 * 4 * weights / 128
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A step of a network that cannot be built."""
+
+    def count(self) -> Operations:
+        raise RuntimeError("no such network")
+
+
+def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_counted", {})
+    codes = CodesStep("vae", (8, 8, 1))
+    counted = counting.count_steps([codes, Broken()], tmp_path)
+    assert counted[codes] == codes.count()
+    assert counted[Broken()] is None
+    assert len(json.loads((tmp_path / counting.FILE_NAME).read_text())) == 1
+    monkeypatch.setattr(counting, "_counted", {})
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
+    assert counting.count_steps([codes], tmp_path)[codes] == codes.count()
+
+
+def test_gpus_divide_the_work_and_price_is_narrow() -> None:
+    plan = plan_preset("relational", "quickstart")
+    one, eight = (price_on(plan, list(plan.jobs), {}, parse_hardware(name, 1)) for name in ("L4", "8xL4"))
+    assert one.gpu_hours.expected == pytest.approx(eight.gpu_hours.expected)
+    assert eight.here.expected < one.here.expected
+    assert one.gpu_hours.high <= 3 * one.gpu_hours.expected
+    assert one.unknown == ()
+
+
+def test_timings_of_this_store_are_not_those_of_another_gpu() -> None:
+    plan = plan_preset("relational", "quickstart")
+    seconds = dict.fromkeys(plan.groups.values(), 1000.0)
+    hardware = parse_hardware("H100", 1)
+    trained = price_on(plan, list(plan.jobs), {}, hardware).gpu_hours
+    assert price_on(plan, list(plan.jobs), seconds, hardware).gpu_hours == trained
+    assert price_plan(plan, list(plan.jobs), seconds, 1, "none").here.expected >= 1000
+
+
+def test_unknown_tasks_have_no_interval_of_others() -> None:
+    plan, part, _total = a_plan(4)
+    price = price_on(plan, list(plan.jobs), {part: 2.0}, parse_hardware("2xcpu", 1))
+    assert price.unknown == ("toys.total",)
+    assert price.here.low > 0
+    assert price_plan(plan, list(plan.jobs), {part: 2.0}, 2, "none").bounds[1] is None
+
+
+def test_unlearning_has_the_operations_of_its_input() -> None:
+    plan = plan_preset("forgetting", "unlearning", replicates=1, permutations=239)
+    price = price_on(plan, list(plan.jobs), {}, parse_hardware("H100", 1))
+    assert price.unknown == ()
+    assert InputStep() == InputStep(1.0)
