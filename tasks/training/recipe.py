@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from tasks.contract.extras import OPACUS, Extra
 from tasks.contract.ranges import AtLeast, AtMost, Finite, Ranged, Share
 
-OptimiserName = Literal["adam", "rmsprop"]
+OptimiserName = Literal["adam", "rmsprop", "nesterov"]
 Precision = Literal["float32", "float64"]
 EPSILON = 1e-7
 Count = Annotated[int, AtLeast(1)]  # number of epochs, rows or parts
@@ -29,7 +29,8 @@ class Recipe(Ranged):
         best epoch's weights; if 0, it returns the last epoch's weights.
     schedule: pairs (epoch, factor), epochs ascending: after this epoch, the learning rate is the initial one times the
         factor.
-    optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon.
+    optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon, or airbench's Nesterov momentum, whose
+        learning rate rises and falls over all epochs.
     accumulate: if above 1, a step computes its `batch` rows in this number of equal parts, which limits its memory. The
         gradients add up to the gradient of the whole minibatch, up to rounding. Batch norm treats each part as a
         minibatch, parts draw different random numbers, and an objective's operation after a step runs once per whole
@@ -57,6 +58,11 @@ class Recipe(Ranged):
         """Return the learning-rate factor in an epoch, counted from 1."""
         passed = [factor for changed, factor in self.schedule if epoch > changed]
         return float(passed[-1]) if passed else 1.0
+
+
+def depends_on_length(optimiser: str) -> bool:
+    """Whether the first epochs of a training with this optimiser depend on its number of epochs."""
+    return optimiser == "nesterov"
 
 
 LARGEST_EPSILON = 200.0  # with larger values, opacus's accountant uses gigabytes or fails

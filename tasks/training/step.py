@@ -7,18 +7,20 @@ values that only the host has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tasks.models.counter_rng import CounterRng, step_keys
+from tasks.models.counter_rng import CounterRng, row_bits, step_keys
 from tasks.models.layers import Mode
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
-from tasks.training.objective import AfterStep, Batch, ByHand
+from tasks.training.objective import AfterStep, Batch, ByHand, Mirrors
 from tasks.training.optimisers import Optimiser, ParameterBuffer
+
+MIRRORED = -5  # random number site
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,28 @@ class Part:
     pixels: Tensor  # (places, rows, features)
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
+    mirrored: Tensor | None = None  # (places, rows) bool; None if the objective does not want to know
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """What a step knows of every model's data, (places,) each: its key and the number of minibatches of an epoch.
+
+    `origins` (rows,) is the row itself, or the row whose image it replaces in one of the models.
+    """
+
+    keys: Tensor
+    per_epoch: Tensor
+    origins: Tensor
+
+
+def origins(count: int, aliases: Sequence[Mapping[int, int]]) -> Tensor:
+    """Return the `origins` of this number of rows, with each member's replacements."""
+    result = torch.arange(count)
+    for mapping in aliases:
+        for row, alias in mapping.items():
+            result[alias] = row
+    return result
 
 
 class Step:
@@ -41,13 +65,18 @@ class Step:
         learned: ParameterBuffer,
         fixed: ParameterBuffer,
         optimiser: Optimiser,
-        keys: Tensor,
+        clock: Clock,
+        channels_last: bool = False,
     ) -> None:
+        keys = clock.keys
         self.learning = spec.learning
         self.data = data
         self.fixed = fixed
         self.optimiser = optimiser
         self.keys = keys
+        self.clock = clock
+        self.channels_last = channels_last
+        self.alternates = isinstance(spec.learning, Mirrors) and spec.learning.alternates
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # rows per part
         self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # sums of the parts' gradients
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
@@ -94,7 +123,14 @@ class Step:
         for number, part_rows in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
             pixels, labels = self.data.rows(part_rows.contiguous())
             within = slice(number * self.rows, number * self.rows + part_rows.shape[1])
-            yield Part(number, pixels, labels, None if real is None else real[:, within])
+            mirrored = self._mirrored(part_rows) if self.alternates else None
+            yield Part(number, pixels, labels, None if real is None else real[:, within], mirrored)
+
+    def _mirrored(self, rows: Tensor) -> Tensor:
+        """Return which rows (places, rows) are mirrored: at random in the first epoch, then in alternating epochs."""
+        first = row_bits(self.keys, MIRRORED, torch.take(self.clock.origins, rows.long()))
+        epochs = self.optimiser.steps.long() // self.clock.per_epoch
+        return (first + epochs[:, None]) % 2 == 1
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
         """Return the random numbers for a step, or for a part of a step."""
@@ -180,8 +216,9 @@ class Step:
             training=True,
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
+            channels_last=self.channels_last,
         )
-        losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
+        losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode, part.mirrored))
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
         return loss if self.learning.total else loss / count
 
