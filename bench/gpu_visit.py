@@ -44,7 +44,12 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ("bench", "measurement", "orchestrator", "tasks")
 FEW_MODELS = 2  # in a stack of a tiny visit
 # Convolutional networks, the images they are for, and bounds on the seconds of one race.
-CONVOLUTIONAL = {"cnn1": ((28, 28, 1), 30), "cnn2": ((32, 32, 3), 40), "resnet18": ((32, 32, 3), 60)}
+CONVOLUTIONAL = {
+    "cnn1": ((28, 28, 1), 30),
+    "cnn2": ((32, 32, 3), 40),
+    "resnet18": ((32, 32, 3), 60),
+    "airbench": ((32, 32, 3), 40),
+}
 PRECISIONS = tuple(precision for precision in get_args(Precision) if precision != "float64")
 
 

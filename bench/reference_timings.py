@@ -73,7 +73,7 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
 NETWORKS = {
     ("mlp1", "28x28"): 1024, ("cnn1", "28x28"): 512, ("resnet18", "28x28"): 64, ("densenet100", "28x28"): 32,
     ("mlp1", "32x32#rgb"): 1024, ("cnn1", "32x32#rgb"): 256, ("cnn2", "32x32#rgb"): 256,
-    ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32,
+    ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32, ("airbench", "32x32#rgb"): 64,
 }  # fmt: skip
 # Two lengths of each training with differential privacy, because short ones cost more per step. They are shortened
 # trainings from the presets, on images of the same shapes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -191,12 +191,14 @@ def strategy_rows(
         need = memory.need(lambda models: rehearse(workload, models), device)
         release_gpu_memory()
         fitting = max(1, min(max_models, need.fitting(memory.free(device))))
-        choice = benchmark(workload, candidates(workload, fitting))
+        usual = candidates(workload, fitting)
+        variants = [*usual, *(replace(strategy, channels_last=True) for strategy in usual)]
+        choice = benchmark(workload, list(dict.fromkeys(variants)))
     rates: dict[str, float] = dict(choice["rates"])
-    members = choice["places"] * choice["stacks"]
+    fastest = max(rates, key=lambda name: rates[name])
     for name, rate in rates.items():
         chosen_mark = ""
-        if name == f"{choice['way']} {members}":
+        if name == fastest:
             chosen_mark = " (taken)"
         speed = f"{rate:,.0f}, {rate * counter.get_total_flops() / 1e12:.3g} TFLOP/s"
         yield Row(

@@ -184,6 +184,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "cnn2": "four convolutions and a dense layer of 1024, for 32x32 images; dropout, batch_norm, width",
     "densenet100": "DenseNet-BC, 100 layers, growth 12, with batch norm; dropout",
     "resnet18": "ResNet-18 for small images, with batch norm",
+    "airbench": "fast to train on 32x32 images in colour, with batch norm; for optimiser=nesterov",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape, classes) makes a torch.nn.Module from images to logits",
 }
 # Batch norm that is part of a network is not an option, so each network can be written in only one way.
@@ -193,6 +194,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
     "cnn2": frozenset({"dropout", "batch_norm"}),
     "densenet100": frozenset({"dropout"}),
     "resnet18": frozenset(),
+    "airbench": frozenset(),
 }
 
 

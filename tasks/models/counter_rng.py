@@ -19,6 +19,7 @@ from tasks.numerics import seeds
 GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed 64-bit word
 FIRST = 0xBF58476D1CE4E5B9 - 2**64
 SECOND = 0x94D049BB133111EB - 2**64
+BITS = 32  # of a word that a draw of an integer uses
 
 
 class CounterRng:
@@ -77,6 +78,12 @@ class CounterRng:
         """Return a mask of kept values: True with probability 1 - rate (rate < 1), to within 2^-17."""
         quarters = self._bits(site, shape, torch.int16)
         return (quarters >= round(rate * 2**16) - 2**15).view(-1, *shape)
+
+
+def row_bits(keys: Tensor, site: int, rows: Tensor) -> Tensor:
+    """Return a random bit for each model's rows (models, n) int64, which depends on neither step nor position."""
+    starts = mix_words(keys ^ site_key(site))
+    return mix_words(starts[:, None] + (rows + 1) * GAMMA, spare=False).bitwise_and_(1)
 
 
 def member_key(seed: int) -> int:

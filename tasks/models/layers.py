@@ -79,6 +79,7 @@ class Weight:
     inputs: int
     outputs: int
     learned: bool = True
+    rate: float = 1.0  # factor on the learning rate, for the optimiser `nesterov`
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,14 @@ class Mode:
     """The mode in which a network is applied.
 
     Training draws dropout masks from `draws` and normalises with the batch's statistics. `real` (models, rows) is 1 for
-    rows and 0 for padding, or None without padding. Padding affects only its own output.
+    rows and 0 for padding, or None without padding. Padding affects only its own output. `channels_last` is the memory
+    order in which images are convolved, which affects results only by rounding. A CPU always uses it for single models.
     """
 
     training: bool = False
     draws: CounterRng | None = None
     real: Tensor | None = None
+    channels_last: bool = False
 
 
 EVALUATION = Mode()
@@ -110,9 +113,11 @@ class Layers:
         )
         self._sites = 0
 
-    def weight(self, name: str, shape: Shape, start: Start, inputs: int = 1, outputs: int = 1) -> Tensor:
+    def weight(
+        self, name: str, shape: Shape, start: Start, inputs: int = 1, outputs: int = 1, rate: float = 1.0
+    ) -> Tensor:
         """Return a learned tensor, (models, *shape)."""
-        return self._tensor(name, Weight(shape, start, inputs, outputs))
+        return self._tensor(name, Weight(shape, start, inputs, outputs, rate=rate))
 
     def statistic(self, name: str, shape: Shape, start: Start) -> Tensor:
         """Return a running statistic, (models, *shape). Layers change it in place."""
@@ -181,7 +186,7 @@ class Layers:
         self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
     ) -> Tensor:
         """Compute `conv` with the weights (models * channels, inputs, kernel, kernel) and biases of all models."""
-        if self.models == 1 and x.device.type == "cpu":
+        if self._is_channels_last(x):
             x = _fast_memory_order(x)
         return functional.conv2d(x, weight, bias, stride, padding, groups=self.models)
 
@@ -233,10 +238,14 @@ class Layers:
         beta = self.weight(f"{name}.beta", shape, ZERO)
         return self._scale_and_shift(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
 
-    def standardise(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
-        """Apply `batch_norm` to images without its learned scale and shift."""
+    def standardise(
+        self, name: str, x: Tensor, *, momentum: float, epsilon: float, shift: Tensor | None = None
+    ) -> Tensor:
+        """Apply `batch_norm` to images without its learned scale, and with this shift (channels of all models,)."""
         ones = x.new_ones(x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
-        return self._scale_and_shift(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
+        if shift is None:
+            shift = torch.zeros_like(ones)
+        return self._scale_and_shift(name, x, (ones, shift), momentum, epsilon)
 
     def _scale_and_shift(
         self, name: str, x: Tensor, scale: tuple[Tensor, Tensor], momentum: float, epsilon: float
@@ -290,11 +299,14 @@ class Layers:
     def flat(self, x: Tensor) -> Tensor:
         """Flatten images to dense values (models, rows, channels * height * width)."""
         if self.models > 1:
-            return x.view(len(x), self.models, -1).transpose(0, 1)
-        if x.requires_grad and x.device.type == "cpu":
+            return x.reshape(len(x), self.models, -1).transpose(0, 1)
+        if x.requires_grad and self._is_channels_last(x):
             # Otherwise the gradient's memory order differs from that of the values, which slows down every layer below.
             x.register_hook(_fast_memory_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
+
+    def _is_channels_last(self, images: Tensor) -> bool:
+        return self.mode.channels_last or (self.models == 1 and images.device.type == "cpu")
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
         """Reshape dense values (models, rows, features) to images of `shape` (channels, height, width)."""
@@ -303,10 +315,10 @@ class Layers:
 
 
 def _fast_memory_order(images: Tensor) -> Tensor:
-    """Return the images in the memory order in which a CPU convolves and pools fastest.
+    """Return the images with channels last, in which a CPU convolves and pools fastest.
 
-    This is channels last, except for float64, for which torch only has generic loops that are a hundred times slower in
-    that order.
+    Images in float64 have channels first, since torch only has generic loops for the other order, which take a hundred
+    times as long.
     """
     last = images.dtype != torch.float64
     return images.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models import catalog, custom
+from tasks.models.airbench import NAME, airbench
 from tasks.models.catalog import (
     CNN1,
     CNN2,
@@ -198,6 +199,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     **WIDE,
     "densenet100": densenet100,
     "resnet18": resnet18,
+    NAME: airbench,
 }
 
 

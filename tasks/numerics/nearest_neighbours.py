@@ -13,10 +13,11 @@ order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -41,10 +42,12 @@ COLUMNS_PER_SPARE = 128
 WIDER = 8  # factor on the number of candidates if there were too few
 GROUP = 16  # points represented by their smallest score
 FAISS_GPU_MOST = 2048  # maximum number of neighbours of a faiss GPU index
-# A GPU uses faiss for the sizes at which its authors report a lead: 10,000 queries among at least 128,000 points, with
-# so few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
-FAISS_GPU_COLUMNS = 128
-FAISS_GPU_PAIRS = 10_000 * 128_000
+# Which library is faster depends on the processor and on the number of columns (bench/results/neighbours-faiss-cpu.md),
+# so a large search tries both on a sample of its rows, which takes 2 % of its time at most.
+TRIED_PAIRS = 10**9
+TRIED_QUERIES = 512
+TRIED_POINTS = 2**14
+ON_GPU = 8  # factor on both numbers on a GPU, which needs more rows to be busy
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +88,8 @@ def nearest(
     GPU sums in a different order than a CPU, so its distances may differ within that error, and with them the order of
     such close rows.
 
-    `by` names the library for candidates; auto chooses as `library` does. The default `target_device` is that of the
-    points if they are a tensor, otherwise a GPU if there is one. A CPU search uses one thread.
+    `by` names the library for candidates; auto chooses as `choose_library` does. The default `target_device` is that of
+    the points if they are a tensor, otherwise a GPU if there is one. A CPU search uses one thread.
 
     Memory in addition to the rows: `Sizes`, plus a copy of the points for faiss, and on a GPU if it fits; never q x n.
 
@@ -104,7 +107,6 @@ def nearest(
         raise ValueError(f"by is {by!r}; it must be one of {', '.join(get_args(By))}")
     target_device = target_device or (points.device if isinstance(points, Tensor) else device())
     m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
-    candidates = library(by, target_device, pairs=q * n, columns=d, candidate_count=m)
     with torch.inference_mode(), threads(1) if target_device.type == "cpu" else nullcontext(), full_float32():
         if target_device.type == "cpu":
             sizes = CPU
@@ -115,6 +117,7 @@ def nearest(
         search = Search(
             query_rows, point_rows, Frame.centre_on(query_rows, point_rows, target_device), target_device, sizes
         )
+        candidates = choose_library(by, search, m)
         answer = Neighbours.empty(q, k)
         search.fill(answer, torch.arange(q), m, candidates)
     return answer
@@ -134,21 +137,48 @@ def _as_rows(name: str, rows: Rows) -> Tensor:
     return rows.detach()
 
 
-def library(by: By, target_device: torch.device, pairs: int, columns: int, candidate_count: int) -> Candidates:
-    """Choose the library for this number of candidates, pairs of rows and columns.
+def choose_library(by: By, search: Search, m: int) -> Candidates:
+    """Choose the library that finds m candidates for every query of this search.
 
-    On a CPU, auto chooses torch if it multiplies with oneDNN (twice the speed of faiss on one core with AVX-512),
-    otherwise faiss if it is installed. On a GPU, it chooses faiss for the sizes above if its GPU build is installed,
-    otherwise torch.
+    Auto chooses torch on a GPU and on a CPU where it multiplies with oneDNN, otherwise faiss if it is installed. If
+    faiss can be used, a large search tries both instead.
     """
-    if by == "auto" and target_device.type == "cpu":
-        by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
-    elif by == "auto":
-        published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and candidate_count <= FAISS_GPU_MOST
-        by = "torch"
-        if target_device.type == "cuda" and published and faiss_gpus():
-            by = "faiss"
-    return _torch_finder if by == "torch" else _faiss_finder
+    if by != "auto":
+        return FINDERS[by]
+    gpus = faiss_gpus()
+    on_gpu = search.device.type == "cuda"
+    if gpus is None or (on_gpu and (not gpus or m > FAISS_GPU_MOST)) or search.device.type not in ("cpu", "cuda"):
+        return _torch_finder
+    if len(search.queries) * len(search.points) >= TRIED_PAIRS:
+        expected = {name: expected_seconds(finder, search, m) for name, finder in FINDERS.items()}
+        return FINDERS[min(expected, key=lambda name: expected[name])]
+    return _torch_finder if on_gpu or onednn_is_faster() else _faiss_finder
+
+
+def expected_seconds(candidates: Candidates, search: Search, m: int) -> float:
+    """Predict the time of a search from one with a sample of its rows. Infinite if the library fails."""
+    scale = ON_GPU if search.device.type == "cuda" else 1
+    queries = search.queries[: TRIED_QUERIES * scale].to(search.device)
+    points = search.points[: TRIED_POINTS * scale]
+    sample = replace(search, queries=queries, points=points)
+    try:
+        candidates(replace(sample, points=points[:m]), m)(search.frame.transform(queries[:1]))  # loads the library
+        start = clock(search.device)
+        find = candidates(sample, min(m, len(points)))
+        prepared = clock(search.device)
+        find(search.frame.transform(queries))
+        end = clock(search.device)
+    except RuntimeError:  # a build of faiss for other GPUs, for example
+        return float("inf")
+    growth = len(search.points) / len(points)
+    return (prepared - start) * growth + (end - prepared) * growth * len(search.queries) / len(queries)
+
+
+def clock(target_device: torch.device) -> float:
+    """Return the time in seconds, after all work on the device."""
+    if target_device.type == "cuda":
+        torch.cuda.synchronize(target_device)
+    return time.perf_counter()
 
 
 def faiss_gpus() -> int | None:
@@ -440,3 +470,6 @@ def _faiss_finder(search: Search, m: int) -> Find:
         return Shortlist(torch.from_numpy(squares).to(search.device), torch.from_numpy(rows).to(search.device), error)
 
     return find
+
+
+FINDERS: dict[str, Candidates] = {"torch": _torch_finder, "faiss": _faiss_finder}

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import Function, Job
 from tasks.training.members import Epoch, Member, Spec, State
+from tasks.training.recipe import depends_on_length
 from tasks.worker import checkpoints
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ def chain(
 ) -> tuple[Job, ...]:
     """Plan the training as jobs of `link` epochs each (0: a single job), in order. All jobs are computed.
 
+    A training whose first epochs depend on its length is a single job.
+
     `part(config, before, end)` is the config of the link from epoch `before` to epoch `end`.
     """
-    if not 0 < link < config.epochs:
+    if not 0 < link < config.epochs or depends_on_length(getattr(config, "optimiser", "")):
         return (Job(function, config, inputs),)
     links: list[Job] = []
     for before in range(0, config.epochs, link):
@@ -72,6 +75,11 @@ def chain(
 
 
 # Training
+
+
+def without_length(config: Any) -> Any:
+    """Return a config that is equal for trainings of which the shorter one is the beginning of the longer one."""
+    return config if depends_on_length(config.optimiser) else replace(config, epochs=1)
 
 
 @dataclass(frozen=True)

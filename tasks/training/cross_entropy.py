@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from tasks.models import airbench
 from tasks.models.catalog import PLAIN
-from tasks.models.counter_rng import CounterRng
+from tasks.models.counter_rng import BITS, CounterRng
 from tasks.models.inference import fractions
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.manual_gradients import perceptron_activations, perceptron_gradients, perceptron_layers
@@ -30,7 +31,6 @@ CROP = -1
 MIRROR = -2
 CROP_PLACE = -3
 FACTOR = 0.2
-BITS = 32
 
 Shape = tuple[int, int, int]  # height, width, channels
 
@@ -119,6 +119,9 @@ class CrossEntropy:
     The loss is -log softmax(logits)[label], in nats. The loss of a minibatch is the mean. Pixels are scaled to [0, 1].
     With `augmentation`, they are changed at random in every training minibatch.
 
+    airbench has its own augmentation and smoothed labels: a share of each label is spread over all classes, in training
+    only. Its first layer is computed from the model's own training images.
+
     With `crop` above 0, the network takes squares of that side length from larger images of this `shape`: random ones
     in every training minibatch, before any other change, and central ones in evaluation.
     """
@@ -166,12 +169,30 @@ class CrossEntropy:
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
         return self.architecture.initial(seed)
 
+    @property
+    def is_airbench(self) -> bool:
+        return self.architecture.name == airbench.NAME
+
+    @property
+    def starting_images(self) -> int:
+        return airbench.SAMPLE if self.is_airbench else 0
+
+    def initial_from(self, seed: int, images: Tensor) -> Mapping[str, NDArray[np.float32]]:
+        return {**self.initial(seed), **airbench.whitening(images)}
+
+    @property
+    def alternates(self) -> bool:
+        return self.is_airbench and self.augmentation and self.shape[2] > 1
+
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         log_p = self._log_p(layers, self.training_pixels(layers.tensors, batch))
-        return -log_p.gather(2, batch.labels[..., None])[..., 0]
+        losses = -log_p.gather(2, batch.labels[..., None])[..., 0]
+        if self.is_airbench:
+            return torch.lerp(losses, -log_p.mean(2), airbench.SMOOTHING)
+        return losses
 
     def training_pixels(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Return the pixels of a training minibatch: cropped, scaled to [0, 1] and augmented."""
@@ -183,6 +204,11 @@ class CrossEntropy:
         pixels = unit(tensors, pixels)
         if self.augmentation:
             assert draws is not None
+            if self.is_airbench:
+                mirrored = batch.mirrored
+                if mirrored is None:
+                    mirrored = torch.zeros(pixels.shape[:2], dtype=torch.bool, device=pixels.device)
+                return airbench.change_images(pixels, self.architecture.shape, draws, mirrored)
             pixels = augment(pixels, self.architecture.shape, draws)
         return pixels
 

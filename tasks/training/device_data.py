@@ -35,6 +35,10 @@ class DeviceData(Protocol):
         """Whether all pixels are on the device. Only then can a CUDA graph record reading them."""
 
     @property
+    def train_labels(self) -> Tensor:
+        """The labels of all training rows, (n,) int64."""
+
+    @property
     def test_count(self) -> int:
         """The number of test images."""
 

@@ -30,7 +30,7 @@ from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.models.custom import may_share_rows
 from tasks.numerics.precision import Precision
-from tasks.training.chains import Linked, train_chains
+from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.classifier import check_private, classifier_work, model_row
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
@@ -202,8 +202,8 @@ def train(config: Mixture, inputs: Inputs) -> pa.Table:
 
 def chain_state(config: Mixture) -> Linked:
     """Return the states that a training may continue from: those of the same training with any number of epochs."""
-    one_epoch_config = dataclasses.replace(config, epochs=1)
-    return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
+    comparable = without_length(config)
+    return Linked(f"{comparable} {comparable.recipe}", config.epochs)
 
 
 @dataclass(frozen=True, eq=False)

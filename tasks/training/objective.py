@@ -21,6 +21,7 @@ class Batch:
     pixels: Tensor  # (models, rows, height * width * channels) uint8
     labels: Tensor  # (models, rows) int64
     mode: Mode
+    mirrored: Tensor | None = None  # (models, rows) bool: images that are mirrored in this epoch, of a `Mirrors`
 
 
 class Objective(Protocol):
@@ -100,6 +101,30 @@ class ByHand(Protocol):
         (rows,). `shares` (rows,) are the weights of the rows in the loss: 1 / count each for a mean. `draws` are the
         model's random numbers.
         """
+
+
+@runtime_checkable
+class FromImages(Protocol):
+    """An objective whose initial tensors may depend on the model's own training images, and on no others."""
+
+    @property
+    def starting_images(self) -> int:
+        """The number of training images that `initial_from` uses; 0 if the start does not depend on images."""
+
+    def initial_from(self, seed: int, images: Tensor) -> Mapping[str, NDArray[np.float32]]:
+        """Return the initial tensors (*shape) of a model that is trained on these images and others.
+
+        Images are (n, h, w, c) uint8, on any device.
+        """
+
+
+@runtime_checkable
+class Mirrors(Protocol):
+    """An objective that may want every image mirrored in alternating epochs."""
+
+    @property
+    def alternates(self) -> bool:
+        """Whether batches must state which images are mirrored."""
 
 
 @runtime_checkable

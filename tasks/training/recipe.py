@@ -15,7 +15,7 @@ from tasks.contract.extras import OPACUS, Extra
 from tasks.contract.ranges import AtLeast, AtMost, Finite, Ranged, Share
 from tasks.numerics.precision import Precision
 
-OptimiserName = Literal["adam", "rmsprop"]
+OptimiserName = Literal["adam", "rmsprop", "nesterov"]
 EPSILON = 1e-7
 Count = Annotated[int, AtLeast(1)]  # number of epochs, rows or parts
 Rate = Annotated[float, Finite()]  # learning rate
@@ -29,7 +29,8 @@ class Recipe(Ranged):
         best epoch's weights; if 0, it returns the last epoch's weights.
     schedule: pairs (epoch, factor), epochs ascending: after this epoch, the learning rate is the initial one times the
         factor.
-    optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon.
+    optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon, or airbench's Nesterov momentum, whose
+        learning rate rises and falls over all epochs.
     precision: number format of the products of a step. With float64, weights and all other operations have the same
         format; tests use it.
     accumulate: if above 1, a step computes its `batch` rows in this number of equal parts, which limits its memory. The
@@ -59,6 +60,11 @@ class Recipe(Ranged):
         """Return the learning-rate factor in an epoch, counted from 1."""
         passed = [factor for changed, factor in self.schedule if epoch > changed]
         return float(passed[-1]) if passed else 1.0
+
+
+def depends_on_length(optimiser: str) -> bool:
+    """Whether the first epochs of a training with this optimiser depend on its number of epochs."""
+    return optimiser == "nesterov"
 
 
 LARGEST_EPSILON = 200.0  # with larger values, opacus's accountant uses gigabytes or fails

@@ -19,10 +19,21 @@ from torch import Tensor
 from tasks.models.counter_rng import CounterRng, member_key
 from tasks.models.layers import Mode
 from tasks.training.device_data import DeviceData
-from tasks.training.members import Epoch, Member, Order, Spec, State, Trained, TrainingError, not_finite, order
-from tasks.training.objective import AfterStep, Batch
-from tasks.training.optimisers import ParameterBuffer, optimiser_of
-from tasks.training.step import Step
+from tasks.training.members import (
+    Epoch,
+    Member,
+    Order,
+    Spec,
+    State,
+    Trained,
+    TrainingError,
+    minibatches,
+    not_finite,
+    order,
+)
+from tasks.training.objective import AfterStep, Batch, FromImages
+from tasks.training.optimisers import Nesterov, ParameterBuffer, optimiser_of
+from tasks.training.step import Clock, Step, origins
 from tasks.worker.ranks import add_over_ranks, current_ranks
 
 REHEARSALS = 3  # steps before recording, in which libraries choose algorithms and allocate workspaces
@@ -101,6 +112,7 @@ class Stack:
         count: int,
         *,
         captured: bool = False,
+        channels_last: bool = False,
     ) -> None:
         device = data.device
         dtype = torch.float64 if spec.recipe.precision == "float64" else torch.float32
@@ -108,18 +120,21 @@ class Stack:
         self.data = data
         self.aliases = aliases
         self.captured = captured
+        self.channels_last = channels_last
         self.places: list[Slot | None] = [None] * count
         weights = spec.learning.weights
         learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
         fixed = {name: weight.shape for name, weight in weights.items() if not weight.learned}
         self.learned = ParameterBuffer(learned, count, device, dtype)
         self.fixed = ParameterBuffer(fixed, count, device, dtype)
-        self.optimiser = optimiser_of(spec.recipe, self.learned)
+        factors = {name: weight.rate for name, weight in weights.items()}
+        self.optimiser = optimiser_of(spec.recipe, self.learned, factors)
         if spec.recipe.patience:
             self.best = (self.learned.like(), self.fixed.like())
         else:
             self.best = (self.learned, self.fixed)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
+        self.per_epoch = torch.ones(count, dtype=torch.int64, device=device)  # minibatches of an epoch
         self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # current minibatch
         self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
@@ -128,7 +143,8 @@ class Stack:
         self.passed = None
         if isinstance(spec.learning, AfterStep):
             self.passed = torch.zeros(self.losses.shape, device=device, dtype=torch.float64)
-        self.stepping = Step(spec, data, self.learned, self.fixed, self.optimiser, self.keys)
+        clock = Clock(self.keys, self.per_epoch, origins(len(data.train_labels), aliases).to(device))
+        self.stepping = Step(spec, data, self.learned, self.fixed, self.optimiser, clock, channels_last)
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn in advance, by member and epoch
         self._running: list[int] = []  # number of minibatches of each place in the current epoch
@@ -174,7 +190,7 @@ class Stack:
         """Put a member into a place, with initial weights or with the state from which it continues."""
         state = member.start
         if state is None:
-            start = self.spec.learning.initial(member.seed)
+            start = self._start(index, member)
         else:
             start = state.weights
         best = start if state is None else state.best_weights
@@ -188,8 +204,22 @@ class Stack:
                     fill(position, state.moments[number], moment)
             self.optimiser.steps[position] = 0 if state is None else state.steps
             self.keys[position] = member_key(member.seed)
+            self.per_epoch[position] = minibatches(len(member.rows), self.spec.recipe.batch)
+            if isinstance(self.optimiser, Nesterov):
+                self.optimiser.lengths[position] = self.per_epoch[position] * self.spec.recipe.epochs
         history = [] if state is None else list(state.history)
         self.places[position] = Slot(index, member, history, 0 if state is None else state.best_epoch)
+
+    def _start(self, index: int, member: Member) -> Mapping[str, NDArray[np.float32]]:
+        """Return the initial tensors of a member."""
+        learning = self.spec.learning
+        count = learning.starting_images if isinstance(learning, FromImages) else 0
+        if not count:
+            return learning.initial(member.seed)
+        assert isinstance(learning, FromImages)
+        rows = [self.aliases[index].get(row, row) for row in member.rows[:count].tolist()]
+        pixels, _ = self.data.rows(torch.tensor(rows, device=self.device))
+        return learning.initial_from(member.seed, pixels.view(len(rows), *self.spec.images.shape))
 
     def leave(self, position: int) -> Trained:
         """Return the trained model of the member in this place.
@@ -226,7 +256,15 @@ class Stack:
     def only(self, places: Sequence[int]) -> Stack:
         """Return a smaller stack that contains these places, with unchanged models."""
         steps = self.order.shape[1]
-        smaller = Stack(self.spec, self.data, self.aliases, steps, len(places), captured=self.captured)
+        smaller = Stack(
+            self.spec,
+            self.data,
+            self.aliases,
+            steps,
+            len(places),
+            captured=self.captured,
+            channels_last=self.channels_last,
+        )
         rows = torch.tensor(places, device=self.device)
         with torch.no_grad():
             for source, target in zip(self._memory(), smaller._memory(), strict=True):
@@ -236,7 +274,9 @@ class Stack:
 
     def _memory(self) -> Iterable[Tensor]:
         """Yield the tensors that a place keeps between epochs."""
-        yield from (self.learned.buffer, self.fixed.buffer, self.keys, self.optimiser.steps)
+        yield from (self.learned.buffer, self.fixed.buffer, self.keys, self.per_epoch, self.optimiser.steps)
+        if isinstance(self.optimiser, Nesterov):
+            yield self.optimiser.lengths
         yield from (moment.buffer for moment in self.optimiser.moments)
         if self.spec.recipe.patience:
             yield from (flat.buffer for flat in self.best)
@@ -386,7 +426,8 @@ class Stack:
                 pixels = rows.expand(models, -1, -1)
                 truth = labels.expand(models, -1)
                 # Use the same draws after every epoch. Steps count from 0 and use other draws.
-                mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
+                draws = CounterRng(self.keys, torch.full_like(self.keys, -1 - start))
+                mode = Mode(draws=draws, channels_last=self.channels_last)
                 losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
                 self.assessment[1] += math.nan if right is None else right.sum(1)

@@ -13,22 +13,24 @@ gradients and losses before the optimiser's step, so that all have the same weig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tasks.models.counter_rng import CounterRng, step_keys
+from tasks.models.counter_rng import CounterRng, row_bits, step_keys
 from tasks.models.layers import Mode
 from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
-from tasks.training.objective import AfterStep, Batch, ByHand
+from tasks.training.objective import AfterStep, Batch, ByHand, Mirrors
 from tasks.training.optimisers import Optimiser, ParameterBuffer
 from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 ROUNDING = 1e-3  # largest difference between losses that are equal up to rounding, relative and in nats
+
+MIRRORED = -5  # random number site
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,28 @@ class Part:
     pixels: Tensor  # (places, rows, features)
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
+    mirrored: Tensor | None = None  # (places, rows) bool; None if the objective does not want to know
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """What a step knows of every model's data, (places,) each: its key and the number of minibatches of an epoch.
+
+    `origins` (rows,) is the row itself, or the row whose image it replaces in one of the models.
+    """
+
+    keys: Tensor
+    per_epoch: Tensor
+    origins: Tensor
+
+
+def origins(count: int, aliases: Sequence[Mapping[int, int]]) -> Tensor:
+    """Return the `origins` of this number of rows, with each member's replacements."""
+    result = torch.arange(count)
+    for mapping in aliases:
+        for row, alias in mapping.items():
+            result[alias] = row
+    return result
 
 
 class Step:
@@ -56,14 +80,19 @@ class Step:
         learned: ParameterBuffer,
         fixed: ParameterBuffer,
         optimiser: Optimiser,
-        keys: Tensor,
+        clock: Clock,
+        channels_last: bool = False,
     ) -> None:
+        keys = clock.keys
         self.learning = spec.learning
         self.precision = spec.recipe.precision
         self.data = data
         self.fixed = fixed
         self.optimiser = optimiser
         self.keys = keys
+        self.clock = clock
+        self.channels_last = channels_last
+        self.alternates = isinstance(spec.learning, Mirrors) and spec.learning.alternates
         self.rows = spec.recipe.batch // spec.parts  # rows per part
         # Rows that share random numbers. A step that is divided further, for lack of memory, draws the same numbers.
         self.rows_of_draws = spec.recipe.batch // spec.recipe.accumulate
@@ -123,7 +152,14 @@ class Step:
             of_share = None if real is None else real[:, share]
             if is_empty:
                 of_share = torch.zeros(labels.shape, dtype=torch.bool, device=labels.device)
-            yield Part(number, share.start, is_empty, pixels, labels, of_share)
+            mirrored = self._mirrored(rows[:, share]) if self.alternates else None
+            yield Part(number, share.start, is_empty, pixels, labels, of_share, mirrored)
+
+    def _mirrored(self, rows: Tensor) -> Tensor:
+        """Return which rows (places, rows) are mirrored: at random in the first epoch, then in alternating epochs."""
+        first = row_bits(self.keys, MIRRORED, torch.take(self.clock.origins, rows.long()))
+        epochs = self.optimiser.steps.long() // self.clock.per_epoch
+        return (first + epochs[:, None]) % 2 == 1
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
         """Return the random numbers for a step, or for a part of a step."""
@@ -142,12 +178,11 @@ class Step:
     def _losses(self, row_table: Tensor, first: int) -> Tensor:
         """Return the losses (places, rows) of these rows of a minibatch, which starts at row -`first`."""
         pixels, labels = self.data.rows(row_table.contiguous())
+        mirrored = self._mirrored(row_table) if self.alternates else None
         part = Part(0, first, False, pixels, labels, None)
-        draws = self._draws(self.keys, self.optimiser.steps, part)
+        mode = Mode(training=True, draws=self._draws(self.keys, self.optimiser.steps, part), real=None)
         with torch.no_grad():
-            return self.learning.losses(
-                self._values, Batch(pixels, labels, Mode(training=True, draws=draws, real=None))
-            )
+            return self.learning.losses(self._values, Batch(pixels, labels, mode, mirrored))
 
     # One model after another
 
@@ -232,9 +267,10 @@ class Step:
             training=True,
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
+            channels_last=self.channels_last,
         )
         with autocast(part.pixels.device.type, self.precision):
-            losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
+            losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode, part.mirrored))
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
         return loss if self.learning.total else loss / count
 

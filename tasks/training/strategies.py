@@ -5,14 +5,15 @@
 - stack: several models in one step, as many as memory and speed allow. On a GPU, the step is recorded and replayed.
 - graph: separate models, each with its step recorded and replayed on its own stream. Requires a GPU.
 
-Steps are not recorded if their data is streamed to the GPU, or if the ranks of a process group share them.
+Steps are not recorded if their data is streamed to the GPU, or if the ranks of a process group share them. On a GPU,
+convolutional networks are tried with channels first and with channels last.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -42,10 +43,16 @@ class Strategy:
     stacks: int = 1
     places: int = 1
     captured: bool = False
+    channels_last: bool = False  # memory order of images
 
     @property
     def members(self) -> int:
         return self.stacks * self.places
+
+    @property
+    def label(self) -> str:
+        """The name, the number of members, and the memory order if it is not the default."""
+        return f"{self.name} {self.members}" + " channels last" * self.channels_last
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +83,15 @@ class Workload:
         """Return empty stacks for a strategy."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
         stacks = [
-            Stack(self.spec, self.data, self.aliases, steps, strategy.places, captured=strategy.captured)
+            Stack(
+                self.spec,
+                self.data,
+                self.aliases,
+                steps,
+                strategy.places,
+                captured=strategy.captured,
+                channels_last=strategy.channels_last,
+            )
             for _ in range(strategy.stacks)
         ]
         synchronise(self.device)  # other streams use the stacks without waiting for initialisation
@@ -102,16 +117,17 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
     fitting = required.fitting(memory.free(workload.device) // context.sharers)
     limit = max(1, min(limit, least_over_ranks(fitting)))
     model_count = max(1, min(limit, len(workload.members)))
-    strategies = {strategy.name: strategy for strategy in candidates(workload, model_count)}  # the largest of each name
+    # the largest of each name and memory order
+    strategies = {(strategy.name, strategy.channels_last): strategy for strategy in candidates(workload, model_count)}
     if context.way != "auto":
-        return strategies[context.way], required
+        return strategies[context.way, False], required
     if current_ranks().size > 1:  # a measurement would differ between ranks
-        return strategies.get("stack", Strategy("loop")), required
+        return strategies.get(("stack", False), Strategy("loop")), required
     choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, limit)))
-    fastest = strategies.get(choice["way"], Strategy("loop"))
+    fastest = strategies.get((choice["way"], choice.get("channels_last", False)), Strategy("loop"))
     places = min(fastest.places, int(choice["places"]))
     stacks = min(fastest.stacks, int(choice["stacks"]))
-    return Strategy(fastest.name, stacks, places, fastest.captured), required
+    return replace(fastest, stacks=stacks, places=places), required
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
@@ -127,7 +143,13 @@ def candidates(workload: Workload, limit: int) -> list[Strategy]:
         strategies += [Strategy("graph", stacks=count, captured=True) for count in sizes(STREAMS, limit)]
     if learning.stackable:
         strategies += [Strategy("stack", places=count, captured=captured) for count in sizes(STACKED, limit)]
+    if captured and is_convolutional(workload):
+        strategies += [replace(strategy, channels_last=True) for strategy in strategies[1:]]
     return strategies
+
+
+def is_convolutional(workload: Workload) -> bool:
+    return any(len(weight.shape) == 4 for weight in workload.spec.learning.weights.values())
 
 
 def sizes(proposed: Sequence[int], limit: int) -> list[int]:
@@ -151,7 +173,7 @@ def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
     rates: dict[str, float] = {}
     best = strategies[0]
     for strategy in strategies:
-        label = f"{strategy.name} {strategy.members}"
+        label = strategy.label
         try:
             rates[label] = rate(workload, strategy)
         except RuntimeError as error:  # a strategy is excluded if an operation cannot be recorded or memory runs out
@@ -159,9 +181,10 @@ def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
                 raise
             rates[label] = 0.0
         memory.free_cached_memory(workload.device)
-        if rates[label] > rates[f"{best.name} {best.members}"]:
+        if rates[label] > rates[best.label]:
             best = strategy
-    return {"way": best.name, "places": best.places, "stacks": best.stacks, "rates": rates}
+    order = {"channels_last": True} if best.channels_last else {}
+    return {"way": best.name, "places": best.places, "stacks": best.stacks, "rates": rates, **order}
 
 
 def rate(workload: Workload, strategy: Strategy) -> float:

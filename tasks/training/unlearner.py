@@ -24,12 +24,12 @@ from tasks.numerics import seeds
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import DeviceData, place_images
 from tasks.training.fit import Losses, fit, read_losses
-from tasks.training.members import Epoch, Member, Spec, Trained, not_finite, order
+from tasks.training.members import Epoch, Member, Spec, Trained, minibatches, not_finite, order
 from tasks.training.objective import Batch
 from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.recipe import Recipe
 from tasks.training.stack import fill
-from tasks.training.step import Step
+from tasks.training.step import Clock, Step, origins
 from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 from tasks.worker import hardware
 
@@ -126,7 +126,9 @@ class Unlearner:
         """
         objective = self.learning if losses is None else Learned(self.learning, losses)
         spec = Spec(objective, self.recipe, self.images)
-        step = Step(spec, self.data, self.learned, self.fixed, self.optimiser, self.keys)
+        per_epoch = torch.full_like(self.keys, minibatches(len(rows), self.recipe.batch))
+        clock = Clock(self.keys, per_epoch, origins(len(self.data.train_labels), ()).to(self.keys.device))
+        step = Step(spec, self.data, self.learned, self.fixed, self.optimiser, clock)
         self.optimiser.rates.fill_(rate)
         member = Member(seeds.derive(self.seed, over), rows)
         for minibatch in order(member, epoch, self.recipe.batch, {}):

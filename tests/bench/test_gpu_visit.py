@@ -30,6 +30,7 @@ SUBJECTS = (
     "memory of mlp1 in a stack of 2, captured",
     "cnn1 in float32, stack 2",
     "cnn2 in float32, stack 2",
+    "airbench in float32, stack 2 channels last",
 )
 SETTING = {"date": "2026-11-29", "device": "CPU", "code": "abc"}
 

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from bench import attack_table, engine, forgetting, generation, language_models, linear_memorization, self_supervised
+from bench import (
+    attack_table,
+    convolutions,
+    engine,
+    forgetting,
+    generation,
+    language_models,
+    linear_memorization,
+    self_supervised,
+)
 from measurement.images import images
 from tasks.audits.forgetting.rho import SCORES, Score, distances
 from tasks.audits.membership.target_scores import balanced_targets
@@ -123,6 +132,13 @@ def test_rivals_curves_converge_with_smaller_steps() -> None:
     for by_rival, own_curves in zip(rival_curves, scores(spectrum(torch.from_numpy(z)[None]), times), strict=True):
         np.testing.assert_allclose(by_rival[:3], own_curves[0, :3], atol=1e-3)
         assert np.isnan(by_rival[3])
+
+
+def test_memory_orders_of_convolutions_are_compared() -> None:
+    single, stacked, alone = convolutions.rows("cnn1", CPU, tiny=True)
+    assert single.subject.startswith("cnn1, batch 2, 1 in a step: model-step with channels last")
+    assert stacked.subject.startswith("cnn1, batch 2, 4 in a step")
+    assert all(row.ratio > 0 for row in (single, stacked, alone))
 
 
 NEIGHBOURS = "bench.neighbours"

@@ -171,6 +171,8 @@ def tiny(config: Membership) -> Membership:
             question = replace(question, data=config.data)
         return replace(config, question=question)
     training = replace(config.training, network=Network("mlp1"), epochs=2, batch=min(config.training.batch, 32))
+    if training.optimiser == "nesterov":  # its learning rates are for airbench
+        training = replace(training, optimiser="adam", learning_rate=ClassifierTraining.learning_rate)
     return replace(config, question=question, training=training)
 
 

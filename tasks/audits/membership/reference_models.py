@@ -34,7 +34,7 @@ from tasks.datasets.picture_rows import gather
 from tasks.models.custom import may_share_rows
 from tasks.models.estimators import Estimator
 from tasks.numerics import seeds
-from tasks.training.chains import Linked, train_chains
+from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.classifier import classifier_work
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.estimators import values_of
@@ -163,8 +163,8 @@ def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Ref
     if privacy is None:
         linked = {}
         for index, config in enumerate(configs):
-            one_epoch_config = dataclasses.replace(config, training=dataclasses.replace(config.training, epochs=1))
-            linked[index] = Linked(str(one_epoch_config), config.training.epochs)
+            comparable = dataclasses.replace(config, training=without_length(config.training))
+            linked[index] = Linked(str(comparable), config.training.epochs)
         return train_chains(spec, members, linked)
     from tasks.training import dp_sgd
 

@@ -28,7 +28,8 @@ P = TypeVar("P", bound=CanaryPairs)
 T = TypeVar("T", bound=CanaryTraining)
 F = TypeVar("F", bound=Family)
 
-SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds where mlp1 takes almost no time
+# networks that take seconds where mlp1 takes almost no time
+SLOW = ("cnn1", "cnn2", "densenet100", "resnet18", "airbench")
 DEEP = ("densenet100", "resnet18")
 PROGRAM_EXAMPLES = 300
 

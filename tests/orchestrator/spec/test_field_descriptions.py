@@ -36,7 +36,7 @@ def test_field_has_type_default_range_and_published_values() -> None:
     assert "figure3a" in (canaries.published or {})["30"]
     assert (
         fields["question.training.network"].allowed
-        == "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY"
+        == "one of mlp1, cnn1, cnn2, densenet100, resnet18, airbench, PACKAGE.MODULE:FACTORY"
     )
     assert fields["seed"].published is None
 

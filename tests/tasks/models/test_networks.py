@@ -162,7 +162,58 @@ def resnet18(shape: tuple[int, int, int], classes: int, options: Regularisers, d
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
-MODULES = {"mlp1": mlp1, "cnn1": cnn1, "cnn2": cnn2, "densenet100": densenet100, "resnet18": resnet18}
+class Whitening(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(8 * channels, channels, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.get_buffer("weight"))
+
+
+class Shift(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias[:, None, None]
+
+
+class ShiftedNorm(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.shift = Shift(channels)
+        self.norm = nn.BatchNorm2d(channels, eps=1e-12, momentum=0.4, affine=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shift(self.norm(x))
+
+
+class Scale(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 9
+
+
+def airbench(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
+    before = 8 * shape[2]
+    parts: list[nn.Module] = [Whitening(shape[2]), Shift(before), nn.GELU()]
+    for channels in (64, 256, 256):
+        parts += [nn.Conv2d(before, channels, 3, padding=1, bias=False), nn.MaxPool2d(2)]
+        parts += [ShiftedNorm(channels), nn.GELU()]
+        parts += [nn.Conv2d(channels, channels, 3, padding=1, bias=False), ShiftedNorm(channels), nn.GELU()]
+        before = channels
+    return nn.Sequential(*parts, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(before, classes, bias=False), Scale())
+
+
+MODULES = {
+    "mlp1": mlp1,
+    "cnn1": cnn1,
+    "cnn2": cnn2,
+    "densenet100": densenet100,
+    "resnet18": resnet18,
+    "airbench": airbench,
+}
 
 CASES = [
     ("mlp1", GREY, PLAIN),
@@ -182,6 +233,9 @@ DEEP = [
     ("densenet100", (14, 14, 1), Regularisers(dropout=True), "alone"),
     ("resnet18", (10, 10, 3), PLAIN, "evaluation"),
     ("resnet18", (10, 10, 3), PLAIN, "padded"),
+    ("airbench", (16, 16, 3), PLAIN, "evaluation"),
+    ("airbench", (16, 16, 1), PLAIN, "padded"),
+    ("airbench", (16, 16, 3), PLAIN, "alone"),
 ]
 
 
@@ -309,6 +363,23 @@ def test_float32_model_equals_torchs_modules(name: str, shape: tuple[int, int, i
         assert (reference - gradient[0]).norm() < 1e-4 * reference.norm()
 
 
+@pytest.mark.parametrize(("name", "options"), [("cnn2", BOTH), ("airbench", PLAIN)], ids=case_id)
+@pytest.mark.parametrize("models", [1, MODELS])
+def test_memory_order_changes_only_rounding(name: str, options: Regularisers, models: int) -> None:
+    architecture = Architecture(name, (16, 16, 3), 7, options)
+    results = []
+    for channels_last in (False, True):
+        tensors = {}
+        for tensor_name, tensor in stack(architecture, models).items():
+            tensors[tensor_name] = tensor.detach().float().requires_grad_(tensor.requires_grad)
+        mode = Mode(True, CounterRng(KEYS[:models]), channels_last=channels_last)
+        logits = architecture.logits(Layers(tensors, mode), rows_of((16, 16, 3))[:models].float())
+        learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
+        results.append([logits, *torch.autograd.grad(logits.square().sum(), learned)])
+    for first, last in zip(*results, strict=True):
+        assert (first - last).norm() <= 1e-4 * first.norm()
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "options", "count"),
     [
@@ -323,6 +394,7 @@ def test_float32_model_equals_torchs_modules(name: str, shape: tuple[int, int, i
         ),  # 2 (32 + 32 + 64 + 64 + 1,024) for batch norm, half of it instead of biases
         ("densenet100", COLOUR, PLAIN, 769_162),  # 0.8 M in Huang et al. 2018, table 2
         ("resnet18", COLOUR, PLAIN, 11_173_962),
+        ("airbench", COLOUR, PLAIN, 1_971_352),  # 1.97 M in Jordan 2024
     ],
     ids=case_id,
 )

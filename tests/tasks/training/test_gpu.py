@@ -13,7 +13,9 @@ from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.device_data import place_images
 from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import Recipe
-from tasks.training.trainer import train_many
+from tasks.training.strategies import Strategy, Workload
+from tasks.training.trainer import Trainer, train_many
+from tasks.worker import hardware
 from tasks.worker.compute_context import ComputeContext, StrategyName, use_context
 from tests.tasks.training import plain
 from tests.tasks.training.self_supervised import Teacher
@@ -59,6 +61,34 @@ def test_every_strategy_equals_training_alone(network: str, on: dict, way: Strat
         expected = plain.train(configuration, member, 10)
         for name, values in expected.weights[10].items():
             assert np.abs(values - model.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
+
+
+@pytest.mark.parametrize("way", ["loop", "stack", "graph"])
+def test_airbench_equals_processor(way: StrategyName) -> None:
+    configuration = spec("airbench")
+    learning = CrossEntropy(Architecture("airbench", (16, 16, 1), 4), augmentation=True)
+    recipe = replace(RECIPE, epochs=3, learning_rate=11.5, optimiser="nesterov")
+    configuration = replace(configuration, learning=learning, recipe=recipe)
+    expected = outcomes(configuration, MEMBERS, "loop", CPU)
+    for reference, model in zip(expected, outcomes(configuration, MEMBERS, way), strict=True):
+        for name, values in reference.weights.items():
+            assert np.abs(values - model.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
+
+
+@pytest.mark.parametrize("network", ["cnn2", "resnet18", "airbench"])
+@pytest.mark.parametrize("places", [1, 2])
+def test_memory_order_changes_only_rounding(network: str, places: int) -> None:
+    configuration = spec(network)
+    configuration = replace(configuration, recipe=replace(RECIPE, epochs=1, precision="float32"))
+    data, aliases = place_images(configuration.images, GPU).replace_images([{}] * 2)
+    workload = Workload(configuration, data, MEMBERS[:2], aliases)
+    losses = []
+    for channels_last in (False, True):
+        strategy = Strategy("stack", places=places, captured=True, channels_last=channels_last)
+        with hardware.exactly(GPU):
+            outcome = dict(Trainer(workload, strategy, None, dict(enumerate(MEMBERS[:2]))).outcomes())
+        losses.append([outcome[index].history[-1].validation_loss for index in range(2)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-2)
 
 
 USERS = {

@@ -100,7 +100,7 @@ def test_images_of_another_shape_are_refused() -> None:
         ("shares", (), "shares is empty"),
         ("classes", 0, "classes is 0; it must be at least 1"),
         ("crop", -1, "crop is -1"),
-        ("optimiser", "sgd", "optimiser is 'sgd'; it must be one of adam, rmsprop"),
+        ("optimiser", "sgd", "optimiser is 'sgd'; it must be one of adam, rmsprop, nesterov"),
         ("learning_rate", 0.0, "learning_rate is 0.0"),
     ],
 )

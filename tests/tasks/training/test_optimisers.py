@@ -10,12 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tasks.training import optimisers
-from tasks.training.optimisers import PAD, Adam, Optimiser, ParameterBuffer, fill_row, optimiser_of, torch_update
+from tasks.training.optimisers import (
+    PAD,
+    Adam,
+    Nesterov,
+    Optimiser,
+    ParameterBuffer,
+    fill_row,
+    optimiser_of,
+    torch_update,
+)
 from tasks.training.recipe import OptimiserName, Recipe
 from tests.support.shell import Shell
 
@@ -165,7 +175,7 @@ def test_weight_is_independent_of_its_neighbours() -> None:
 
 
 TorchFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
-OPTIMISERS: Sequence[OptimiserName] = ["adam", "rmsprop"]
+OPTIMISERS: Sequence[OptimiserName] = ["adam", "rmsprop", "nesterov"]
 
 
 def make_optimiser(
@@ -180,7 +190,13 @@ def make_optimiser(
 AGAINST: list[tuple[OptimiserName, TorchFactory]] = [
     ("adam", lambda weights, rate: torch.optim.Adam(weights, lr=rate, eps=EPSILON)),
     ("rmsprop", lambda weights, rate: torch.optim.RMSprop(weights, lr=rate, alpha=0.9, eps=EPSILON)),
+    ("nesterov", lambda weights, rate: sgd(weights, rate * SHARE, 0.0153 / rate)),
 ]
+SHARE = 1 / 1024 / (1 + 1 / 0.15)  # of a batch of one row, with momentum 0.85
+
+
+def sgd(weights: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, lr=rate, momentum=0.85, nesterov=True, weight_decay=decay)
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
@@ -245,7 +261,44 @@ def test_inactive_model_keeps_weights_and_moments(optimiser_name: OptimiserName)
     assert optimiser.steps.tolist() == [2, 1, 2]
 
 
-@pytest.mark.parametrize("optimiser_name", OPTIMISERS, ids=str)
+def test_nesterov_follows_its_schedule_and_looks_ahead() -> None:
+    """Two models with different lengths and a factor on the rate of one weight, compared with torch's SGD."""
+    stream = torch.Generator().manual_seed(3)
+    weights = ParameterBuffer({"a": (3, 2), "bias": (4,)}, 2, CPU, torch.float64)
+    weights.buffer.copy_(numbers(stream, *weights.buffer.shape))
+    optimiser = optimiser_of(Recipe(1, 512, 1.0, optimiser="nesterov"), weights, {"bias": 64.0})
+    assert isinstance(optimiser, Nesterov)
+    lengths = (13, 20)
+    optimiser.rates.fill_(11.5)
+    optimiser.lengths.copy_(torch.tensor(lengths))
+    share = 0.5 / (1 + 1 / 0.15)
+    apart = [[nn.Parameter(view[m].clone()) for view in weights.views.values()] for m in range(2)]
+    references = []
+    for parameters in apart:
+        groups = [sgd([parameters[0]], 11.5 * share, 0.0153 / 11.5)]
+        references.append([*groups, sgd([parameters[1]], 64 * 11.5 * share, 0.0153 / 11.5 / 64)])
+    slow = [[parameter.detach().clone() for parameter in parameters] for parameters in apart]
+    for step in range(max(lengths)):
+        gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
+        active = torch.tensor([step < length for length in lengths])
+        for m in active.nonzero()[:, 0].tolist():
+            factor = float(np.interp(step / lengths[m], [0, 0.23, 1], [0.2, 1, 0.07]))
+            for parameter, gradient, reference, base in zip(apart[m], gradients, references[m], (1, 64), strict=True):
+                parameter.grad = gradient[m].clone()
+                reference.param_groups[0]["lr"] = base * 11.5 * share * factor
+                reference.step()
+            for parameter, kept in zip(apart[m], slow[m], strict=True):
+                if (step + 1) % 5 == 0:
+                    kept.lerp_(parameter.detach(), 1 - 0.95**5 * ((step + 1) / lengths[m]) ** 3)
+                if (step + 1) % 5 == 0 or step + 1 == lengths[m]:
+                    parameter.data.copy_(kept)
+        optimiser.step(gradients, active)
+    for m, parameters in enumerate(apart):
+        for parameter, view in zip(parameters, weights.views.values(), strict=True):
+            torch.testing.assert_close(view[m], parameter.detach(), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("optimiser_name", ["adam", "rmsprop"])
 def test_a_rate_of_zero_moves_nothing(optimiser_name: OptimiserName) -> None:
     """As in the first step of a warm-up."""
     stream, weights = initial_weights()

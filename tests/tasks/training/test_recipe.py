@@ -22,7 +22,7 @@ def test_schedule_changes_rate_after_its_epochs() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimiser": "adamw"}, "optimiser is 'adamw'; it must be one of adam, rmsprop"),
+        ({"optimiser": "adamw"}, "optimiser is 'adamw'; it must be one of adam, rmsprop, nesterov"),
         *(
             (
                 {"schedule": pairs},

@@ -276,9 +276,9 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
         ranks[:, block] = ranks_among_others(scores[:, block], outside[:, block])
     over_all = []
     over_unseen = []
-    for rank, is_outside in zip(ranks, outside, strict=True):
-        over_all.append(rank.mean())
-        over_unseen.append(rank[is_outside].mean() if is_outside.any() else np.nan)
+    for model, is_outside in enumerate(outside):
+        over_all.append(ranks[model].mean())
+        over_unseen.append(ranks[model, is_outside].mean() if is_outside.any() else np.nan)
     return np.array(over_all), np.array(over_unseen)
 
 

@@ -42,7 +42,7 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
         ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of ascending epochs from 1 and factors above 0"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
-        ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop"),
+        ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop, nesterov"),
         ({"query.secret": "1234"}, "secret has 4 characters; expected at least 16"),
         ({"targets": ()}, "targets is empty; there must be at least one, or a given model or table of outputs"),
         ({"targets": (Target(0.5), Target(0.5, 0))}, "targets has 0.5 D_Q twice; each must be there once"),

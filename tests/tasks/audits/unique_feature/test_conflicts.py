@@ -26,7 +26,8 @@ EARLY_STOPPING = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
         ({"beside_plain": True}, "beside_plain is on; it must be off for a network without regularisers"),
         (
             {"network": Network("mlp9")},
-            "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
+            "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, airbench, "
+            "PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
         ({"privacy": DifferentialPrivacy(1.0)}, "privacy is set and patience is 10; it must be 0"),
