@@ -35,8 +35,10 @@ from tasks.language_models.sequence_model import (
     first_present,
     question_text,
 )
+from tasks.language_models.sharding import shard_model
 from tasks.numerics.seeds import drawn_from
 from tasks.worker import compute_context
+from tasks.worker.ranks import current_ranks
 
 PAD = "<pad>"
 END = "</s>"
@@ -171,11 +173,13 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     if config.adaptation == "lora":
         with drawn_from(config.seed, "adapters", device=device), silence_transformers():
             _add_adapters(model.module, config)
-    if not spread:
-        model.module.to(device)
     if config.checkpointing:
         # Activations are recomputed layer by layer, which saves memory.
         model.module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if current_ranks().size > 1:
+        shard_model(model.module, device)
+    elif not spread:
+        model.module.to(device)
     return model
 
 

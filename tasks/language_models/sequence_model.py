@@ -181,13 +181,13 @@ class EncoderDecoder(SequenceModel):
     def greedy_decode(self, prompts: Sequence[Tokens], max_tokens: int) -> Tensor:
         inputs = self.pad_rows(prompts, self.padding)
         mask = self.mask(prompts)
-        encoded = self.module.get_encoder()(input_ids=inputs, attention_mask=mask)
+        encoded: dict[str, Any] = {"input_ids": inputs}
         answers = DecodedAnswers(len(prompts), max_tokens, self.end, self.device)
         tokens = torch.full((len(prompts), 1), self.start, device=self.device)
         cache = None
         while True:
             out = self.module(
-                encoder_outputs=encoded,
+                **encoded,
                 attention_mask=mask,
                 decoder_input_ids=tokens,
                 past_key_values=cache,
@@ -197,6 +197,7 @@ class EncoderDecoder(SequenceModel):
                 return answers.tokens
             tokens = answers.last
             cache = out.past_key_values
+            encoded = {"encoder_outputs": (out.encoder_last_hidden_state,)}
 
 
 @final

@@ -31,6 +31,7 @@ from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning
 from tasks.language_models.language_model import TINY_RULES
 from tasks.language_models.sequence_model import DecoderOnly, SequenceModel, Tokens, answer_text, parse_answer
+from tasks.language_models.sharding import no_gradients, zero_moments
 from tasks.numerics import seeds
 from tasks.numerics.seeds import drawn_from
 from tasks.question_answering.question_sets import SETS, DigitRemoval, Selection, Split
@@ -38,6 +39,7 @@ from tasks.training import dp_sgd, memory
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
 from tasks.worker import compute_context
+from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 POOL = 16  # number of minibatches that are jointly sorted by length
 
@@ -139,7 +141,7 @@ def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: i
     """Decode the likeliest continuation of each prompt. Values after the end token are arbitrary."""
     decoded: list[Tokens] = [[]] * len(prompts)
     model.module.eval()
-    with torch.inference_mode():
+    with no_gradients():
         for rows in token_batches([len(prompt) for prompt in prompts], DECODED[model.device.type]):
             tokens = model.greedy_decode([prompts[row] for row in rows], max_tokens).tolist()
             for row, its in zip(rows, tokens, strict=True):
@@ -193,7 +195,7 @@ def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str])
         prefix = score_targets(model, Examples([[model.begin]], [before], [shared]))[0]
     scores = np.full(len(texts), prefix)
     model.module.eval()
-    with torch.inference_mode():
+    with no_gradients():
         for rows in token_batches([len(target) for target in targets], DECODED[model.device.type]):
             losses = model.continuation_losses([model.begin, *before], [targets[row][shared:] for row in rows])
             scores[rows] -= losses.sum(1).double().cpu().numpy()
@@ -210,7 +212,7 @@ def score_targets(
     """
     scores = np.empty(len(examples.targets))
     model.module.eval()
-    with torch.inference_mode():
+    with no_gradients():
         for rows in token_batches(examples.lengths, DECODED[model.device.type]):
             batch = [examples.prompts[row] for row in rows], [examples.targets[row] for row in rows]
             scores[rows] = reduce(-model.token_losses(*batch)).double().cpu().numpy()
@@ -257,7 +259,8 @@ class FineTuner:
         config = self.config
         # The noise of private training depends on its length, so it cannot continue from another state.
         link = index if config.privacy is None else None
-        if config.privacy is None and memory.raises_when_full(self.model.device):
+        is_alone = current_ranks().size == 1
+        if config.privacy is None and is_alone and memory.raises_when_full(self.model.device):
             self.parts = self._find_parts()
         fit_link(self, link, name, config.seed, config.epochs, config.asked, record)
 
@@ -268,7 +271,9 @@ class FineTuner:
         self.tokens = 0
         for state in self.optimiser.state.values():
             state["step"] = self.steps  # needed after continuing from a state
-        with drawn_from(self.config.seed, "dropout", epoch, device=self.model.device):
+        # The ranks of a process group compute different rows, which must not have the same dropout.
+        stream = ["dropout", epoch, *([current_ranks().rank] if current_ranks().size > 1 else [])]
+        with drawn_from(self.config.seed, *stream, device=self.model.device):
             minibatches = self._minibatches(self.lengths, epoch)
             for taken, rows in enumerate(minibatches, 1):
                 loss, count = self._step(rows, targets)
@@ -318,19 +323,25 @@ class FineTuner:
     def _backward(self, rows: Sequence[int], targets: Sequence[Tokens], parts: int) -> tuple[Tensor, int]:
         """Compute the gradients of the mean token loss in parts.
 
-        Returns the sum of losses in nats and the number of tokens.
+        Returns the sum of losses in nats and the number of tokens. The ranks of a process group share the rows of each
+        part. A rank without rows computes one, whose loss does not count, since the layers are divided among all ranks.
         """
         self.optimiser.zero_grad()
         total = torch.zeros((), device=self.model.device)
         tokens = sum(len(targets[row]) for row in rows)
         part = self.config.batch // parts
         for start in range(0, len(rows), part):
-            part_rows = rows[start : start + part]
+            share = share_rows(start, min(start + part, len(rows)))
+            weight = float(share.stop > share.start)
+            part_rows = rows[share] if weight else rows[start : start + 1]
             loss = self.model.losses(
                 [self.prompts[row] for row in part_rows], [targets[row] for row in part_rows]
             ).sum()
-            torch.autograd.backward(loss / tokens)
+            if current_ranks().size > 1:
+                loss = loss * weight
+            torch.autograd.backward(loss * current_ranks().size / tokens)  # FSDP averages gradients over ranks
             total += loss.detach()
+        add_over_ranks([total])
         return total, tokens
 
     def _targets(self, epoch: int) -> Sequence[Tokens]:
@@ -366,10 +377,7 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
             shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])}
         else:
             shapes = {WHOLE: shape}
-        moments = {}
-        for moment, its in shapes.items():
-            moments[moment] = torch.zeros(its, device=weight.device)
-        optimiser.state[weight] = {"step": 0, "RMS": 0, **moments}
+        optimiser.state[weight] = {"step": 0, "RMS": 0, **zero_moments(weight, shapes)}
     return optimiser
 
 

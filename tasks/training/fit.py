@@ -20,6 +20,7 @@ from torch import Tensor
 from tasks.numerics import seeds
 from tasks.training.chains import UNREADABLE, digest
 from tasks.training.members import not_finite
+from tasks.training.sharded_tensors import copy_values, whole_tensor
 from tasks.worker import checkpoints, compute_context
 
 Losses = NDArray[np.float64]  # one per step
@@ -121,7 +122,7 @@ def fit_link(
         model.steps = state.steps
         with torch.no_grad():
             for name, array in model.arrays().items():
-                array.copy_(torch.from_numpy(state.arrays[name].copy()))
+                copy_values(array, state.arrays[name])
     if 0 in recorded:
         record(0, None)
 
@@ -135,7 +136,9 @@ def fit_link(
         facts = {"parts": model.parts}
     fit(range(len(losses) + 1, epochs + 1), model.take_steps, after_epoch, seed, model.steps, facts)
     if index is not None and checkpoints.is_state_requested(index):
-        arrays = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
+        arrays = {}
+        for name, array in model.arrays().items():
+            arrays[name] = np.ascontiguousarray(whole_tensor(array.detach()).cpu().numpy())
         checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, arrays), training))
 
 

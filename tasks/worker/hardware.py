@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tasks.worker.ranks import current_ranks
+
 if TYPE_CHECKING:
     import torch
 
@@ -45,9 +47,13 @@ def device_name(target_device: torch.device) -> str:
 def available_memory(system: Path = Path("/")) -> int:
     """Return the host memory that is available without swapping, including the page cache, in bytes.
 
-    This is at most the limit of this process's container, if it has one. `system` is the root of Linux's `proc` and
-    `sys`.
+    This is at most the limit of this process's container, if it has one. The ranks of a process group share it equally.
+    `system` is the root of Linux's `proc` and `sys`.
     """
+    return _available_to_machine(system) // current_ranks().size
+
+
+def _available_to_machine(system: Path) -> int:
     try:
         numbers = numbers_of(system / "proc/meminfo")
         available = numbers["MemAvailable:"] * 1024

@@ -487,6 +487,25 @@ def test_job_with_several_gpus_shares_none() -> None:
     assert schedule.on_gpus == 1
 
 
+@task(version=1, name="schedule.spread", gpus=1.0, spreads=lambda config: config.value >= 0)
+def spread(config: Number, inputs: Inputs) -> pa.Table:
+    return pa.table({})
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(0, (3, 3)), (4, (2, 0))])
+def test_processes_of_a_job_have_gpus_or_processors(gpus: int, expected: tuple[int, int]) -> None:
+    jobs = (Job(spread, Number(1)), Job(spread, Number(-1)), Job(leaf, Number()))
+    per_job = {"gpus_per_job": 2, "processes_per_job": 3}
+    calls = send_all(Schedule(Plan.from_roots({"all": jobs}), set(), slots=8, gpus=gpus, together=1, **per_job))
+    assert [(call.processes, call.cpus) for call in calls] == [expected, (1, 0 if gpus else 1), (1, 1)]
+
+
+def test_job_with_stated_gpus_has_a_process_for_each() -> None:
+    job = Job(spread, Number(), resources=Resources(gpus=4))
+    [call] = send_all(Schedule(Plan.from_roots({"all": (job,)}), set(), processes_per_job=3))
+    assert (call.gpus, call.processes) == (4.0, 4)
+
+
 def test_cpu_tasks_run_next_to_gpu_calls() -> None:
     schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
     calls = send_all(schedule)

@@ -30,6 +30,7 @@ VALUES = {
     "way": "loop",
     "keep": "state",
     "gpus_per_job": 1,
+    "processes_per_job": 2,
 }
 
 
