@@ -31,6 +31,7 @@ from tasks.training.density_config import (
     trained_on,
 )
 from tasks.training.members import Epoch, Member, Spec, minibatches
+from tasks.worker import compute_context
 
 if TYPE_CHECKING:
     import torch
@@ -85,6 +86,7 @@ class Evaluation:
     error: ValueError | None = None
     effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     encoder_effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    way: str = ""  # how a GPU estimated log p: "triton" or "torch"
 
 
 class Evaluator:
@@ -166,6 +168,9 @@ class Evaluator:
         pixels = observations(self.configs[progress[positions[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
         estimated = self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling)
+        if members.is_cuda:
+            for position in positions:
+                self._evaluation(progress[position][0]).way = estimated.way
         if estimated.effective_samples is None:
             effective = None
         else:
@@ -313,6 +318,8 @@ def train_many(
         elif evaluation.error is not None:
             yield index, evaluation.error
         else:
+            if evaluation.way:
+                compute_context.note_further(log_p=evaluation.way)
             yield index, density_table(configs[index], outcome.history, evaluation, outcome.epsilons)
 
 
