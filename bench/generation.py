@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -43,6 +44,7 @@ from measurement.images import images
 from measurement.machine import ceilings, rate
 from measurement.report import measurement_facts
 from tasks.datasets.images import Images
+from tasks.models import importance
 from tasks.models.importance import Sampling, estimate_log_density
 from tasks.models.likelihoods import fixed_inputs, observation_keys
 from tasks.numerics.precision import DecoderPrecision
@@ -196,6 +198,12 @@ class Estimates:
         tensors = {name: tensor.to(dtype) for name, tensor in self.tensors.items()}
         return estimate_log_density(VAE, tensors, self.pixels, self.rows, self.members, sampling).log_p
 
+    def way(self, precision: str) -> str:
+        """Return how codes are decoded: triton or torch."""
+        sampling = Sampling(2, precision=PRECISIONS[precision])
+        first = self.few(1)
+        return estimate_log_density(VAE, self.tensors, first.pixels, first.rows, self.members, sampling).way
+
     def papers(self, at_once: int) -> Run:
         network = self.network
         x = self.x
@@ -330,9 +338,20 @@ def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> I
     points = len(estimates.pixels)
     _, clock = clock_for(device)
     runs: dict[str, Run] = {name: partial(estimated, estimates, name) for name in PRECISIONS}
+    if device.type == "cuda":
+        runs |= {f"{name}, torch": partial(estimated_by_torch, estimates, name) for name in PRECISIONS}
     seconds = in_turn({**runs, "paper's form": estimates.papers(BATCH)}, rounds, clock)
     rival_rate = points * SAMPLES / seconds["paper's form"]
     codes = {name: model_count * points * SAMPLES / seconds[name] for name in PRECISIONS}
+    for name in PRECISIONS:
+        by_torch = seconds.get(f"{name}, torch")
+        if by_torch is not None:
+            yield Row(
+                f"log p of {model_count} models, {name}: {estimates.way(name)} compared with torch, {kind}",
+                f"{seconds[name]:.3f} s",
+                f"{by_torch:.3f} s",
+                by_torch / seconds[name],
+            )
     for name, speed in codes.items():
         with products_in(name):
             error, papers = estimates.few(32).errors(sampling_in(name))
@@ -367,6 +386,12 @@ def estimated(estimates: Estimates, precision: str) -> None:
     """Run one estimate with the decoder's products in this precision."""
     with products_in(precision):
         estimates.engram_log_p(sampling_in(precision))
+
+
+def estimated_by_torch(estimates: Estimates, precision: str) -> None:
+    """Run one estimate without Triton's kernels."""
+    with mock.patch.object(importance, "has_kernels", lambda _device: False):
+        estimated(estimates, precision)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated
+from functools import cache, partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
@@ -28,9 +29,13 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.models.counter_rng import CounterRng, site_key, step_keys
 from tasks.models.layers import Layers
 from tasks.models.likelihoods import Preparation, divergence, fixed_inputs, observation_keys
+from tasks.models.manual_gradients import halves
 from tasks.models.tf32 import Tf32Layers
-from tasks.models.vae import LATENT, Vae
+from tasks.models.vae import LATENT, Dense, Vae
 from tasks.numerics.precision import DecoderPrecision
+
+if TYPE_CHECKING:
+    from tasks.models.decoder_kernels import Decoder
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), each (models, n, latent)
 
@@ -66,12 +71,13 @@ class Estimated:
 
     The effective numbers are from 1 to the number of samples, 0 if all weights are zero, and None without sampling. If
     codes were fitted to each observation, `encoder_effective_samples` are the effective numbers with the encoder's
-    codes.
+    codes. `way` is how codes were decoded: "triton" by GPU kernels (`tasks.models.decoder_kernels`), or "torch".
     """
 
     log_p: Tensor
     effective_samples: Tensor | None
     encoder_effective_samples: Tensor | None = None
+    way: str = "torch"
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ def estimate_log_density(
     models = len(members)
     n = len(pixels)
     dtype = next(iter(tensors.values())).dtype
-    chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
+    fused = fused_decoder(vae, tensors, sampling.precision)
+    chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae, fused is not None)
     decoder = decoder_layers(tensors, sampling.precision)
     log_densities = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
     effective = torch.empty_like(log_densities)
@@ -115,7 +122,10 @@ def estimate_log_density(
             codes = vae.encode(Layers(tensors), x.expand(models, -1, -1))
 
             def average_chunks(codes: Codes, x: Tensor = x, keys: Tensor = keys) -> tuple[Tensor, Tensor]:
-                weights = _log_weights(vae, codes, decoder, x, keys, sampling)
+                if fused is None:
+                    weights = _log_weights(vae, codes, decoder, x, keys, sampling)
+                else:
+                    weights = _fused_log_weights(fused, codes, x, keys)
                 parts = []
                 for first in range(0, x.shape[1], chunk.points):
                     parts.append(
@@ -128,7 +138,7 @@ def estimate_log_density(
                 codes = refine(vae, Layers(tensors), x, *codes, keys, sampling.refine)
             log_densities[:, part], effective[:, part] = average_chunks(codes)
             log_densities[:, part] += vae.preparation.to_pixels(x)
-    return Estimated(log_densities, effective, unfitted)
+    return Estimated(log_densities, effective, unfitted, "torch" if fused is None else "triton")
 
 
 def code_keys(members: Tensor, rows: Tensor) -> Tensor:
@@ -137,6 +147,35 @@ def code_keys(members: Tensor, rows: Tensor) -> Tensor:
     They are distinct from the keys used in training.
     """
     return step_keys((members ^ site_key(LATENT))[:, None], rows)
+
+
+def fused_decoder(vae: Vae, tensors: Mapping[str, Tensor], precision: DecoderPrecision) -> Decoder | None:
+    """Return the decoders as GPU kernels, or None if torch has to compute them.
+
+    Kernels require a GPU, Triton, a fully connected network and float32 weights.
+    """
+    first = next(iter(tensors.values()))
+    kernels = decoder_kernels() if has_kernels(first.device) else None
+    if kernels is None or not isinstance(vae, Dense) or first.dtype != torch.float32:
+        return None
+    if not kernels.fits(math.prod(vae.preparation.seen_shape), precision):
+        return None
+    return kernels.Decoder(halves(tensors)[1], precision)
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Return whether Triton's kernels can run on this device."""
+    return device.type == "cuda"
+
+
+@cache
+def decoder_kernels() -> ModuleType | None:
+    """Return the module of GPU kernels, or None without Triton, which comes with torch for CUDA."""
+    try:
+        from tasks.models import decoder_kernels
+    except ImportError:
+        return None
+    return decoder_kernels
 
 
 def decoder_layers(tensors: Mapping[str, Tensor], precision: DecoderPrecision) -> Layers:
@@ -193,6 +232,24 @@ def _log_weights(
     return weights_of
 
 
+def _fused_log_weights(decoder: Decoder, q: Codes, x: Tensor, keys: Tensor) -> Callable[[slice, slice], Tensor]:
+    """Return the function of `_log_weights`, computed by GPU kernels with the same codes."""
+    kernels = decoder_kernels()
+    assert kernels is not None
+    mean, log_variance = q
+
+    def weights_of(points: slice, samples: slice) -> Tensor:
+        codes, of_codes = kernels.draw_codes(
+            *(keys[:, points], mean[:, points], log_variance[:, points]),
+            *(LATENT, samples),
+            rounded=decoder.precision == "tf32",
+        )
+        result: Tensor = of_codes.add_(decoder.log_likelihoods(x[:, points], codes))
+        return result
+
+    return weights_of
+
+
 def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> tuple[Tensor, Tensor]:
     """Return the logarithm of the mean of exp(values), and the effective number, (sum of exp)^2 / sum of exp^2.
 
@@ -215,11 +272,18 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
     return total - math.log(count), (2 * total - squares).exp().masked_fill(total == -math.inf, 0.0)
 
 
-def fitting(target_device: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
-    """Return the chunk size for this device, such that a chunk fits into a processor's cache or a GPU's free memory."""
+def fitting(target_device: torch.device, models: int, n: int, samples: int, vae: Vae, is_fused: bool) -> Chunk:
+    """Return the chunk size for this device, such that a chunk fits into a processor's cache or a GPU's free memory.
+
+    GPU kernels store no logits and are fastest with all codes of an observation at once.
+    """
     if target_device.type != "cuda":
         return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
     values = min(2**29, torch.cuda.mem_get_info(target_device)[0] // 64)
+    if is_fused:
+        assert isinstance(vae, Dense)
+        at_once = max(1, min(n, values // (models * samples * 2 * max(vae.hidden))))
+        return Chunk(max(at_once, min(n, 2048)), at_once, samples)
     points = max(1, min(n, 2048, values // (models * samples * vae.latent * 2)))
     of_a_code = models * points * math.prod(vae.preparation.seen_shape)
     return Chunk(points, points, max(1, min(samples, values // of_a_code)))

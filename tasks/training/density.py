@@ -34,6 +34,7 @@ from tasks.training.density_config import (
     trained_on,
 )
 from tasks.training.members import Epoch, Member, Spec, minibatches
+from tasks.worker import compute_context
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +90,7 @@ class Evaluation:
     error: ValueError | None = None
     effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     encoder_effective_samples: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    way: str = ""  # how a GPU estimated log p: "triton" or "torch"
 
 
 class Evaluator:
@@ -172,6 +174,9 @@ class Evaluator:
         for start, pixels in observations(config, self.images, members.device):
             rows = torch.arange(start, start + len(pixels), device=members.device)
             parts.append(self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling))
+        if members.is_cuda:
+            for position in positions:
+                self._evaluation(progress[position][0]).way = parts[0].way
         return (
             _join_parts([part.log_p for part in parts]),
             _join_optional_parts([part.effective_samples for part in parts]),
@@ -332,6 +337,8 @@ def train_many(
         elif evaluation.error is not None:
             yield index, evaluation.error
         else:
+            if evaluation.way:
+                compute_context.note_further(log_p=evaluation.way)
             yield index, density_table(configs[index], outcome.history, evaluation, outcome.epsilons)
 
 

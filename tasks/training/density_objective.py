@@ -243,7 +243,7 @@ class OutlierMixture:
                 )
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
                 log_p[:, part] = self._log_mixture(log_p[:, part], broad)
-        return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)
+        return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples, learned.way)
 
     def check_drawn(self) -> None:
         """Accept every model, since images are drawn from the autoencoder."""

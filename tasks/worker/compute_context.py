@@ -106,3 +106,13 @@ def note(**facts: Any) -> None:
     if call is not None:
         call.notes.clear()
         call.notes.update(facts)
+
+
+def note_further(**facts: Any) -> None:
+    """Add facts to the notes on a result before it is returned.
+
+    For density models: `log_p` (how a GPU decoded codes: triton or torch).
+    """
+    call = _call.get()
+    if call is not None:
+        call.notes.update(facts)
