@@ -390,7 +390,7 @@ def estimated(estimates: Estimates, precision: str) -> None:
 
 def estimated_by_torch(estimates: Estimates, precision: str) -> None:
     """Run one estimate without Triton's kernels."""
-    with mock.patch.object(importance, "has_kernels", lambda _device: False):
+    with mock.patch.object(importance, "has_kernels", return_value=False):
         estimated(estimates, precision)
 
 

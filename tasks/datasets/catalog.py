@@ -19,12 +19,13 @@ from tasks.datasets.images import PictureSet
 from tasks.datasets.labelled import Labelled, LabelledContent, LabelledFiles, split_places
 from tasks.datasets.large_images import LARGE, open_large
 from tasks.datasets.outlines import BoxedOutline, OutlinedPictures, QuestionOutline
+from tasks.datasets.picture_index import remember_digest, remembered_digest
 from tasks.datasets.places import EMBEDDED, SCENES, find
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
-from tasks.datasets.source import ByRows, Content, Source
+from tasks.datasets.source import MANY_FILES, ByRows, Content, Source
 from tasks.datasets.splits import SPLITS, Split
 from tasks.datasets.tickets import Tickets
 
@@ -51,10 +52,20 @@ def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None)
     known_digests = {} if known_digests is None else known_digests
     stamp = source.stamp()
     if stamp not in known_digests:
-        content = large_content(source) or source.read()
-        known_digests[stamp] = content.digest()
+        known_digests[stamp] = _digest_at(source, stamp)
     check(dataset, known_digests[stamp])
     return Dataset(name, known_digests[stamp])
+
+
+def _digest_at(source: Source, stamp: str) -> str:
+    """Return the digest of the files in this state. That of many files is kept in the cache folder."""
+    has_many_files = len(source.files) > MANY_FILES
+    digest = remembered_digest(stamp) if has_many_files else None
+    if digest is None:
+        digest = (large_content(source) or source.read()).digest()
+        if has_many_files:
+            remember_digest(stamp, digest)
+    return digest
 
 
 def load(dataset: Dataset) -> PictureSet:

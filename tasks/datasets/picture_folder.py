@@ -8,6 +8,7 @@ omitted.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,17 +94,20 @@ def class_folders(folder: Path) -> list[Path]:
 
 def _class_pictures(folder: Path) -> list[Path]:
     """Return the images of a class, sorted by name."""
-    files = visible(folder)
-    for path in files:
+    files = []
+    for entry in _visible_entries(folder):
+        path = folder / entry.name
+        files.append(path)
+        if entry.name.lower().endswith(SUFFIXES) and _is_file(entry):
+            continue
         if path.is_dir():
             raise DatasetError(
                 f"{path} is a folder inside a class; images must be directly in the folder of their class"
             )
         if not path.is_file():
             raise DatasetError(f"{path} is not a file; the folder of a class must contain only images")
-        if path.suffix.lower() not in SUFFIXES:
-            allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
-            raise DatasetError(f"{path} is not an image; the folder of a class must contain only images ({allowed})")
+        allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
+        raise DatasetError(f"{path} is not an image; the folder of a class must contain only images ({allowed})")
     if not files:
         raise DatasetError(f"{folder} is empty; a class must have images")
     return files
@@ -111,8 +115,20 @@ def _class_pictures(folder: Path) -> list[Path]:
 
 def visible(folder: Path) -> list[Path]:
     """Return the folder's entries, sorted by name, without hidden files and files created by operating systems."""
+    return [folder / entry.name for entry in _visible_entries(folder)]
+
+
+def _visible_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        entries = sorted(folder.iterdir(), key=lambda path: path.name)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise unreadable(folder, error) from None
-    return [path for path in entries if not path.name.startswith(".") and path.name.lower() not in LITTER]
+    return [entry for entry in entries if not entry.name.startswith(".") and entry.name.lower() not in LITTER]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Return whether this is a file or a link to one. Only links require a system call."""
+    try:
+        return entry.is_file()
+    except OSError:  # a circular link
+        return False

@@ -63,6 +63,36 @@ def write_index(index: PictureIndex, key: str) -> None:
             aside.unlink(missing_ok=True)
 
 
+def remembered_digest(stamp: str) -> str | None:
+    """Return the digest of the data set whose files have this state, or None if it is not known."""
+    try:
+        digest, checksum = _digest_path(stamp).read_text().split()
+    except (OSError, ValueError):
+        return None
+    return digest if checksum == _checksum(stamp, digest) else None
+
+
+def remember_digest(stamp: str, digest: str) -> None:
+    """Keep a digest in the cache folder, if that can be written, for commands without a store."""
+    path = _digest_path(stamp)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            aside.write_text(f"{digest} {_checksum(stamp, digest)}\n")
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def _digest_path(stamp: str) -> Path:
+    return cache_folder() / f"{stamp}.digest"
+
+
+def _checksum(stamp: str, digest: str) -> str:
+    return hashlib.sha256(f"{stamp} {digest}".encode()).hexdigest()
+
+
 def _sum_of(index: PictureIndex, key: str) -> str:
     """Return a hash of the index, by which damage is detected."""
     sha = hashlib.sha256(json.dumps([RULE, key, index.shape, index.digest]).encode())

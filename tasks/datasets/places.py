@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tasks.datasets import (
@@ -39,7 +41,7 @@ from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
 from tasks.datasets.questions.question_files import file_names, question_source
 from tasks.datasets.selection import WITH_COLUMNS
-from tasks.datasets.source import Content, Source
+from tasks.datasets.source import MANY_FILES, Content, Source
 from tasks.worker.files import FileError, expand_home
 
 DESCRIPTIONS = {
@@ -160,6 +162,7 @@ OFFERED = {
     "drop": "unpack the files from https://allenai.org/data/drop into the folder data/drop",
 }
 
+FolderState = tuple[tuple[str, int], ...]  # paths and their modification times
 _outlined = ContextVar("outlined", default=False)
 
 
@@ -190,6 +193,42 @@ def use_outlines() -> Iterator[None]:
 def are_outlined() -> bool:
     """Whether published sizes replace missing data sets and models."""
     return _outlined.get()
+
+
+# The sources of data sets with many files, and the state of their folders and tables when they were listed.
+_listed: dict[tuple[str, Path, Options], tuple[FolderState, Source]] = {}
+SETTLED = 2.0  # seconds since the last change, after which another one certainly changes the modification time
+
+
+def list_once(kind: str, location: Path, shape: Options, read: Callable[[], Source | None]) -> Source | None:
+    """Return the source that `read` finds at this location.
+
+    Many files are listed once per process, as long as no folder and no table changes.
+    """
+    key = (kind, location, shape)
+    if key in _listed:
+        state, source = _listed[key]
+        if state == folder_state([path for path, _ in state]):
+            return source
+        del _listed[key]
+    begin = time.time()
+    found = read()
+    if found is not None and len(found.files) > MANY_FILES:
+        state = folder_state(found.folders(location))
+        if max(modified for _, modified in state) < (begin - SETTLED) * 10**9:
+            _listed[key] = (state, found)
+    return found
+
+
+def folder_state(paths: Iterable[str]) -> FolderState:
+    """Return the modification time of each path, 0 if it does not exist."""
+    state = []
+    for path in paths:
+        try:
+            state.append((path, os.stat(path).st_mtime_ns))
+        except OSError:
+            state.append((path, 0))
+    return tuple(state)
 
 
 def known_names() -> dict[str, str]:
@@ -251,7 +290,7 @@ def locate_published_set(name: str, shape: Options) -> Source:
     if root:
         folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)]
     for folder in folders:
-        source = read_as(name, folder, shape)
+        source = list_once(name, folder, shape, partial(read_as, name, folder, shape))
         if source is not None:
             return source
     if _outlined.get() and (outlined := _outlined_source(name, shape)) is not None:
@@ -323,7 +362,8 @@ def locate_own_set(kind: str, path: str, shape: Options) -> tuple[str, Source]:
     if "ENGRAM_DATA" in os.environ:
         locations.append(Path(os.environ["ENGRAM_DATA"]) / path)
     for location in locations:
-        source = OWN[kind](location.absolute(), shape)
+        path_there = location.absolute()
+        source = list_once(kind, path_there, shape, partial(OWN[kind], path_there, shape))
         if source is not None:
             return f"{kind}:{location.absolute()}", source
     if "#" in path:

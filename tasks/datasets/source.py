@@ -83,6 +83,17 @@ class Source:
     notes: tuple[str, ...] = ()
     tables: int = 0
 
+    def folders(self, location: Path) -> list[str]:
+        """Return the tables, the folders of all files, and their parents within the location."""
+        names = {str(location), *(str(path) for path in self.files[: self.tables])}
+        for folder in {os.path.dirname(str(path)) for path in self.files}:
+            while folder not in names:
+                names.add(folder)
+                if str(location) not in folder:
+                    break
+                folder = os.path.dirname(folder)
+        return sorted(names)
+
     def stamp(self) -> str:
         """Return the cache key of a digest: a hash of the rule and of the state of the files.
 
@@ -97,7 +108,7 @@ class Source:
             text = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
             return hashlib.sha256(text.encode()).hexdigest()  # hashed because a folder may contain many thousands
         paths = [str(path) for path in self.files]
-        folders = sorted({os.path.dirname(path) for path in paths})
+        folders = sorted(set(map(os.path.dirname, paths)))
         sample = [*paths[: self.tables], *paths[self.tables :: len(paths) // SAMPLED], paths[-1]]
         state = [[folder, os.stat(folder).st_mtime_ns] for folder in folders]
         for path in sample:

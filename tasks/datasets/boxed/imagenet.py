@@ -16,7 +16,8 @@ PNG images in files named JPEG, are decoded to RGB. Annotated coordinates refer 
 development kit, so the right and bottom of a box are one more than in the file.
 
 The key of a cached digest covers the class folders and their modification times, but not the more than one million
-images. If an image is changed in place, this is detected when it is decoded.
+images, and the annotations as `tasks.datasets.source` describes. If an image is changed in place, this is detected when
+it is decoded.
 
 Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
 """
@@ -85,9 +86,9 @@ def source(folder: Path) -> Source | None:
         ]
     folders += [path for path in (dataset_layout.val_boxes, *dataset_layout.labels) if path is not None]
     # Changing a box in a file does not change the modification time of its folder.
-    folders += [inside / name for inside in dataset_layout.boxes.values() for name in files(inside, (".xml",))]
+    annotations = [inside / name for inside in dataset_layout.boxes.values() for name in files(inside, (".xml",))]
     content = BoxedFiles(RULE, folder, lambda: listing(dataset_layout), turned=False)
-    return Source(RULE, tuple(sorted(folders)), lambda: content)
+    return Source(RULE, (*sorted(folders), *annotations), lambda: content, tables=len(folders))
 
 
 def layout(folder: Path) -> Layout | None:
