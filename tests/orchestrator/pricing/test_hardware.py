@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from orchestrator.errors import SpecError
 from orchestrator.pricing import counting
 from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware
 from orchestrator.pricing.price import price_on, price_plan
-from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, InputStep, Operations
+from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT
 from tasks.counting.steps import ClassifierStep, CodesStep
 from tests.orchestrator.pricing.test_price import a_plan, plan_preset
 
@@ -57,20 +56,13 @@ def test_step_of_perceptron_has_known_operations() -> None:
     assert counted[BYTES] > 7 * 4 * weights / 128
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A step of a network that cannot be built."""
-
-    def count(self) -> Operations:
-        raise RuntimeError("no such network")
-
-
 def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "_counted", {})
     codes = CodesStep("vae", (8, 8, 1))
-    counted = counting.count_steps([codes, Broken()], tmp_path)
+    broken = ClassifierStep("no_such_network", (28, 28, 1), 10)
+    counted = counting.count_steps([codes, broken], tmp_path)
     assert counted[codes] == codes.count()
-    assert counted[Broken()] is None
+    assert counted[broken] is None
     assert len(json.loads((tmp_path / counting.FILE_NAME).read_text())) == 1
     monkeypatch.setattr(counting, "_counted", {})
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
@@ -107,4 +99,4 @@ def test_unlearning_has_the_operations_of_its_input() -> None:
     plan = plan_preset("forgetting", "unlearning", replicates=1, permutations=239)
     price = price_on(plan, list(plan.jobs), {}, parse_hardware("H100", 1))
     assert price.unknown == ()
-    assert InputStep() == InputStep(1.0)
+    assert 0 < price.gpu_hours.low < price.gpu_hours.high
