@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.pricing import counting
-from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware
+from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rates_of_model
 from orchestrator.pricing.price import price_on, price_plan
 from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT
 from tasks.counting.steps import ClassifierStep, CodesStep
@@ -39,6 +39,24 @@ def test_every_device_has_a_rate_of_every_kind() -> None:
         assert set(KINDS) <= set(device.rates), device.name
         assert all(rate > 0 for rate in device.rates.values()), device.name
         assert device.source, device.name
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L40S", None), ("", None)],
+)
+def test_gpu_of_this_machine_is_known_by_its_model(model: str, name: str | None) -> None:
+    rates = rates_of_model(model)
+    assert (rates and rates.name) == name
+
+
+def test_known_gpu_of_this_machine_has_narrow_price() -> None:
+    plan = plan_preset("relational", "quickstart")
+    known, unknown = (
+        price_plan(plan, list(plan.jobs), {}, 2, "none", gpus=1, gpu=gpu).here for gpu in (load_rates()["L4"], None)
+    )
+    assert known.expected < unknown.expected
+    assert unknown.expected / unknown.low > 50
 
 
 def test_launches_are_shared_by_stacked_models() -> None:
