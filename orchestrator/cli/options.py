@@ -127,7 +127,8 @@ SubmitTo = Annotated[
     typer.Option(
         "--on",
         metavar="URL",
-        help="Submit the run to the Ray cluster with this job server, http://HOST:8265, and return.",
+        help="Submit the run to the Ray cluster with this job server, http://HOST:8265, and return. With --dry-run: "
+        "hardware to price the plan on, such as 8xH100.",
         show_default=False,
     ),
 ]

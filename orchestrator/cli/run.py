@@ -70,14 +70,18 @@ def plan(
 
     This command does not start the run.
     """
-    prices = None
-    if on is not None and options["max_cost"] is None and options["prices"] is not None:
-        from orchestrator.spec.yaml_file import read_prices
-
-        prices = read_prices(options["prices"])
-        options = options.replace(prices=None)
+    options, prices = _take_prices(options, on)
     spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
     _show_plan(spec, json, on, prices)
+
+
+def _take_prices(options: RunOptions, on: str | None) -> tuple[RunOptions, Prices | None]:
+    """Return the options, and the prices of named hardware, which need no limit of the cost."""
+    if on is None or options["max_cost"] is not None or options["prices"] is None:
+        return options, None
+    from orchestrator.spec.yaml_file import read_prices
+
+    return options.replace(prices=None), read_prices(options["prices"])
 
 
 def _show_plan(spec: Spec, json: bool, on: str | None = None, prices: Prices | None = None) -> None:
@@ -127,6 +131,8 @@ def run(
     stopped. If the data for a cell of a preset are missing, Engram lists the cell and skips it. To run it later, add
     the data and repeat the command. To see only the jobs, the expected time and the power, use --dry-run.
 
+    With --dry-run --on 8xH100, the plan is priced on that hardware, also without the data: see engram plan.
+
     With --on, the driver runs on the cluster, so you can switch off your own machine. Engram uploads the Python files
     of your networks. Data and the store must be accessible from every node. You can use engram runs on any machine that
     can access the store.
@@ -134,9 +140,11 @@ def run(
     if wait and submit_to is None:
         raise SpecError("--wait is given without --on; add --on http://HOST:8265")
     if dry_run:
+        hardware = submit_to if submit_to is not None and "://" not in submit_to else None
+        options, prices = _take_prices(options, hardware)
         spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
         _check_answers(gate, spec)
-        _show_plan(spec, json)
+        _show_plan(spec, json, hardware, prices)
         return 0
     if submit_to is not None:
         submission = Submission(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tasks.worker.hardware import threads
@@ -95,6 +95,17 @@ def count_gpus() -> int:
             break  # CUDA also ignores the rest
         visible_gpus += 1
     return visible_gpus
+
+
+def gpu_model() -> str:
+    """Return the model of the first GPU as its driver states it, or an empty string."""
+    for file in sorted(DRIVER.glob("*/information")):
+        with suppress(OSError):
+            for line in file.read_text(errors="replace").splitlines():
+                label, _, model = line.partition(":")
+                if label == "Model":
+                    return model.strip()
+    return ""
 
 
 def first_gpus(count: int) -> str:

@@ -17,7 +17,7 @@ from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.hardware import Hardware, parse_hardware
+from orchestrator.pricing.hardware import Hardware, parse_hardware, rates_of_model
 from orchestrator.pricing.place import choose_address
 from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
 from orchestrator.quantities import format_count, format_resources
@@ -261,7 +261,8 @@ def _price_of(
         return price_on(plan, missing_keys, timings, hardware, speed_folder)
     address = choose_address(execution_options, plan, missing_keys, timings)
     gpus = gpus_at(address, execution_options.gpus)
-    return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder)
+    gpu = rates_of_model(environment.gpu_model()) if gpus else None
+    return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder, gpu)
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:

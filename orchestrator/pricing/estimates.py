@@ -73,7 +73,7 @@ class Estimator:
             span = self.reference.estimate_task(mark.name, len(self.plan.inputs[key]))
             return None if span is None else Estimate(span)
         device = self._device(key)
-        together = self._together(key)
+        together = self._together(key, work)
         total = NOTHING
         is_counted = False
         for unit, count in work.amounts.items():
@@ -110,9 +110,12 @@ class Estimator:
         """Return the GPU's rates if the job uses a GPU, and otherwise None."""
         return self.gpu if marks(self.plan.jobs[key].function).gpus else None
 
-    def _together(self, key: str) -> float:
+    def _together(self, key: str, work: Work) -> float:
         """Return the number of jobs of this group that a GPU trains together."""
-        if self._device(key) is None or marks(self.plan.jobs[key].function).many is None:
+        is_stacked = any(
+            not isinstance(step, Mapping | InputStep) and step.is_stacked for step in work.operations.values()
+        )
+        if not is_stacked or self._device(key) is None or marks(self.plan.jobs[key].function).many is None:
             return 1.0
         size = self._group_sizes[self.plan.groups[key]] / max(1, self.gpus)
         return float(min(STACKED, max(1, math.ceil(size))))

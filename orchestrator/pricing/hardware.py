@@ -73,6 +73,15 @@ def load_rates() -> Mapping[str, DeviceRates]:
     return devices
 
 
+def rates_of_model(model: str) -> DeviceRates | None:
+    """Return the rates of a GPU by its driver's name, such as `NVIDIA H100 80GB HBM3`. None if they are not known."""
+    words = re.split(r"[\s-]+", model)
+    for name, device in load_rates().items():
+        if name != CPU and name in words:
+            return device
+    return None
+
+
 def parse_hardware(text: str, processors: int) -> Hardware:
     """Parse `8xH100`, `H100` or `16xcpu`. `cpu` alone stands for the processors of this machine.
 

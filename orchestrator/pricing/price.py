@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.planning.plan import Plan
 from orchestrator.pricing import reference as reference_timings
 from orchestrator.pricing.estimates import Estimator
-from orchestrator.pricing.hardware import Hardware
+from orchestrator.pricing.hardware import DeviceRates, Hardware
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
@@ -58,12 +58,13 @@ def price_plan(
     address: str | None = None,
     gpus: int = 0,
     speed_folder: Callable[[], Path | None] = lambda: None,
+    gpu: DeviceRates | None = None,
 ) -> Price:
-    """Return the price of the missing jobs on `slots` slots of this machine.
+    """Return the price of the missing jobs on `slots` slots of this machine and on its `gpus`.
 
     `mean_seconds` gives the seconds per group, from runs in this store. Other groups use the reference timings or the
     operations of their jobs, scaled by the machine's speed. The speed is measured unless it is stored in the folder
-    returned by `speed_folder`.
+    returned by `speed_folder`. `gpu` has the rates of this machine's GPUs, if they are known.
     """
     key_list = list(missing_keys)
     reference: Reference | None = None
@@ -74,7 +75,7 @@ def price_plan(
     untimed_keys = [key for key in key_list if plan.groups[key] not in mean_seconds]
     if untimed_keys:
         reference = load_reference()
-        estimator = Estimator(plan, reference, speed_folder=speed_folder)
+        estimator = Estimator(plan, reference, gpu if gpus else None, gpus, speed_folder)
         estimator.prepare(untimed_keys)
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])
@@ -83,7 +84,7 @@ def price_plan(
             continue
         estimate = estimator.estimate(key)
         if estimate is not None:
-            slowest = 1 / GPU if gpus and marks(plan.jobs[key].function).gpus else 1.0
+            slowest = 1 / GPU if gpus and gpu is None and marks(plan.jobs[key].function).gpus else 1.0
             spans[key] = estimate.span.times(1.0, slowest)
         elif longest := _longest(plan, key):
             task = plan.task(key)
@@ -104,7 +105,8 @@ def price_plan(
             factor = 1.0
             spread = 2.0
         for key in untimed_keys:
-            if key in spans:
+            is_on_known_gpu = gpus and gpu is not None and marks(plan.jobs[key].function).gpus
+            if key in spans and not is_on_known_gpu:
                 spans[key] = spans[key].times(factor, 1 / spread, spread)
     ends = []
     for name in ENDS:

@@ -31,6 +31,10 @@ Operations = Mapping[str, float]  # by kind
 class Step(Hashable, Protocol):
     """A step whose operations are counted by tracing it on tensors without memory. Planning only describes it."""
 
+    @property
+    def is_stacked(self) -> bool:
+        """Whether a GPU trains several models together, which share their launches."""
+
     def count(self) -> Operations:
         """Return the operations for one unit of work. Imports torch."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.contract.operations import (
     ATTENTION,
@@ -103,6 +103,8 @@ def _elements(tensor: Any) -> int:
 class ClassifierStep:
     """A training step of an image classifier. A unit of work has one image or `images`."""
 
+    is_stacked: ClassVar[bool] = True
+
     network: str
     shape: Shape
     classes: int
@@ -128,6 +130,8 @@ class ClassifierStep:
 class DensityStep:
     """A training step of a density model. The unit of work is an image."""
 
+    is_stacked: ClassVar[bool] = True
+
     model: str
     shape: Shape
     width: float = 1.0
@@ -144,6 +148,8 @@ class DensityStep:
 @dataclass(frozen=True)
 class CodesStep:
     """The likelihood of an image given one code, as in an estimate of log p. The unit of work is a code."""
+
+    is_stacked: ClassVar[bool] = True
 
     model: str
     shape: Shape
@@ -201,6 +207,8 @@ class EncoderStep:
     The step computes `batch` images in `accumulate` parts, each of which has one or two views of its images.
     """
 
+    is_stacked: ClassVar[bool] = False
+
     criterion: Criterion
     encoder: EncoderConfig
     classes: int
@@ -246,6 +254,8 @@ class EncoderStep:
 class EmbeddingStep:
     """An encoder's embeddings of an image at every layer. The unit of work is an image."""
 
+    is_stacked: ClassVar[bool] = False
+
     encoder: EncoderConfig
     classes: int = 0
 
@@ -267,6 +277,8 @@ class EmbeddingStep:
 @dataclass(frozen=True)
 class DenoisingStep:
     """A training step of a conditional diffusion model, or one sampling step. The unit of work is an image."""
+
+    is_stacked: ClassVar[bool] = False
 
     unet: UNet
     resolution: int

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.pricing import counting
-from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware
+from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rates_of_model
 from orchestrator.pricing.price import price_on, price_plan
-from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, InputStep, Operations
+from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT
 from tasks.counting.steps import ClassifierStep, CodesStep
 from tests.orchestrator.pricing.test_price import a_plan, plan_preset
 
@@ -42,6 +41,24 @@ def test_every_device_has_a_rate_of_every_kind() -> None:
         assert device.source, device.name
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L40S", None), ("", None)],
+)
+def test_gpu_of_this_machine_is_known_by_its_model(model: str, name: str | None) -> None:
+    rates = rates_of_model(model)
+    assert (rates and rates.name) == name
+
+
+def test_known_gpu_of_this_machine_has_narrow_price() -> None:
+    plan = plan_preset("relational", "quickstart")
+    known, unknown = (
+        price_plan(plan, list(plan.jobs), {}, 2, "none", gpus=1, gpu=gpu).here for gpu in (load_rates()["L4"], None)
+    )
+    assert known.expected < unknown.expected
+    assert unknown.expected / unknown.low > 50
+
+
 def test_launches_are_shared_by_stacked_models() -> None:
     device = load_rates()["H200"]
     step = {PRODUCT: device.rates[PRODUCT], LAUNCHES: 4 * device.rates[LAUNCHES]}
@@ -57,20 +74,13 @@ def test_step_of_perceptron_has_known_operations() -> None:
     assert counted[BYTES] > 7 * 4 * weights / 128
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A step of a network that cannot be built."""
-
-    def count(self) -> Operations:
-        raise RuntimeError("no such network")
-
-
 def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "_counted", {})
     codes = CodesStep("vae", (8, 8, 1))
-    counted = counting.count_steps([codes, Broken()], tmp_path)
+    broken = ClassifierStep("no_such_network", (28, 28, 1), 10)
+    counted = counting.count_steps([codes, broken], tmp_path)
     assert counted[codes] == codes.count()
-    assert counted[Broken()] is None
+    assert counted[broken] is None
     assert len(json.loads((tmp_path / counting.FILE_NAME).read_text())) == 1
     monkeypatch.setattr(counting, "_counted", {})
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
@@ -107,4 +117,4 @@ def test_unlearning_has_the_operations_of_its_input() -> None:
     plan = plan_preset("forgetting", "unlearning", replicates=1, permutations=239)
     price = price_on(plan, list(plan.jobs), {}, parse_hardware("H100", 1))
     assert price.unknown == ()
-    assert InputStep() == InputStep(1.0)
+    assert 0 < price.gpu_hours.low < price.gpu_hours.high

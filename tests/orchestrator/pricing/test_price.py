@@ -168,7 +168,7 @@ def test_price_has_bounds_in_one_unit() -> None:
         assert describe_price(Price(span), 1) == f"{bounds}, on 1 worker"
     between_both = Price(Span(60.0, 30.0, 90.0), ("mine.train",), (30.0, 3510.0))
     assert describe_price(between_both, 2).startswith(
-        "from 1 min to 1 h on 2 workers: no timing for mine.train in this store"
+        "from 1 min to 1 h on 2 workers: nothing is known about the time of mine.train"
     )
 
 
