@@ -13,7 +13,7 @@ from tasks.datasets.copies import CopyCount, count_copies, count_groups, distinc
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Remainder, Share
-from tasks.datasets.places import Outline
+from tasks.datasets.outlines import Outline
 
 SHOWN = np.array([0, 1, 2, 0, 3, 1, 0, 4, 5, 6])  # the picture in each training image
 DATA = Dataset("toys")
