@@ -104,7 +104,8 @@ def _show_plan(spec: Spec, json: bool, on: str | None = None, prices: Prices | N
     paragraph(f"{totals['planned']} jobs{runs}, {totals['stored']} stored, {totals['missing']} to run{expected}")
     if on is not None and totals["missing"]:
         paragraph(totals["hardware"]["line"])
-    lines = [part["line"] for part in (*totals["resources"], *totals["left_out"], *totals["code_changes"])]
+    memory = totals["device_memory"]
+    lines = [part["line"] for part in (*memory, *totals["resources"], *totals["left_out"], *totals["code_changes"])]
     power = [statement["line"] for statement in totals["power"]]
     for line in (*lines, *describe_classes(totals["classes"]), *power, *totals["warnings"]):
         paragraph(line)

@@ -17,10 +17,10 @@ from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
-from orchestrator.pricing.hardware import Hardware, parse_hardware, rates_of_model
+from orchestrator.pricing.hardware import DeviceRates, Hardware, parse_hardware, rates_of_model
 from orchestrator.pricing.place import choose_address
 from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
-from orchestrator.quantities import format_count, format_resources
+from orchestrator.quantities import format_count, format_resources, format_size
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
 from orchestrator.run_folder.journal import Journal
@@ -68,7 +68,8 @@ def preview_here(spec: Spec, hardware: Hardware | None = None, prices: Prices | 
 
     `expected_seconds` is None if part of the plan is unlike anything ever timed, in which case `unknown` lists its
     tasks. The time is between `seconds_low` and `seconds_high`, if these are known. All numbers refer to `cells`.
-    `resources` lists the jobs that need particular resources.
+    `resources` lists the jobs that need particular resources, and `device_memory` the GPU memory of one model of each
+    task, if the GPU is known or named.
     `left_out` lists the preset cells whose data are missing. `classes` explains the class numbers in the settings.
     `code_changes` lists user files that changed since an earlier run and the cost of each change. `warnings` contains
     one line for each setting without effect, each peculiarity of the data, and each cell that cannot answer *not
@@ -99,6 +100,7 @@ def preview_here(spec: Spec, hardware: Hardware | None = None, prices: Prices | 
     if hardware is None:
         check_extras(combined_plan, lambda: stored_keys, execution_options.address)
     price = _price_of(combined_plan, missing_keys, store, execution_options, hardware)
+    device = rates_of_model(environment.gpu_model()) if hardware is None else hardware.device
     idle_fields = find_idle_fields(spec, cached_digests)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
     looks = _expected_looks(store, names, cells, plans)
@@ -124,6 +126,7 @@ def preview_here(spec: Spec, hardware: Hardware | None = None, prices: Prices | 
             for task, count in counts.items()
         ],
         "resources": _describe_resources(combined_plan),
+        "device_memory": describe_device_memory(price.device_bytes, device, execution_options.gpus_per_job),
         "cells": [
             {"run": name, "setting": dict(cell.setting), "planned": len(plan.jobs), "look": look}
             for name, cell, plan, look in zip(names, cells, plans, looks, strict=True)
@@ -157,6 +160,23 @@ def _describe_resources(plan: Plan) -> list[dict[str, Any]]:
         }
         line = f"{task}: {format_count(jobs, 'job')}, each with {format_resources(resources)}"
         descriptions.append({"task": task, "jobs": jobs, **needed, "line": line})
+    return descriptions
+
+
+def describe_device_memory(
+    device_bytes: Mapping[str, float], device: DeviceRates | None, gpus_per_job: int
+) -> list[dict[str, Any]]:
+    """Return the estimated GPU memory of one model of each task, as numbers and as text, with a remedy for too much."""
+    descriptions = []
+    for task, needed in sorted(device_bytes.items(), key=lambda item: -item[1]):
+        line = f"{task}: about {format_size(needed)} of GPU memory for one model"
+        if device is not None and needed > device.memory * gpus_per_job:
+            gpus = f"one {device.name} has" if gpus_per_job == 1 else f"{gpus_per_job} {device.name} have"
+            line += (
+                f", more than the {format_size(device.memory * gpus_per_job)} that {gpus}: lower the batch, raise "
+                "accumulate, set precision=bfloat16, or train each model on several GPUs with --gpus-per-job"
+            )
+        descriptions.append({"task": task, "bytes": needed, "line": line})
     return descriptions
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,24 @@ from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.store import atomic_write
 from tasks.contract.operations import Operations, Step
 
-COUNTED = 1  # raised if the same step is counted differently
+COUNTED = 2  # raised if the same step is counted differently
 FILE_NAME = "operations.json"
 HANGING = 300.0  # seconds
-_counted: dict[Step, Operations | None] = {}  # independent of the store
 
 
-def count_steps(steps: Collection[Step], folder: Path | None) -> Mapping[Step, Operations | None]:
-    """Return the operations of each step. None for a step that cannot be counted, such as a user's broken network.
+@dataclass(frozen=True)
+class CountedStep:
+    """The operations of a step for one unit of work, and the bytes of device memory of the model that takes it."""
+
+    operations: Operations
+    device_bytes: float
+
+
+_counted: dict[Step, CountedStep | None] = {}  # independent of the store
+
+
+def count_steps(steps: Collection[Step], folder: Path | None) -> Mapping[Step, CountedStep | None]:
+    """Return the operations and the memory of each step. None if it cannot be counted, as a user's broken network.
 
     Counts are read from `folder` and stored there, if it is given.
     """
@@ -42,9 +53,9 @@ def count_steps(steps: Collection[Step], folder: Path | None) -> Mapping[Step, O
     if missing:
         _counted.update(zip(missing, _count_apart(missing), strict=True))
         if file is not None:
-            new = {_key(step): counts for step in missing if (counts := _counted[step])}
+            new = {_key(step): asdict(counted) for step in missing if (counted := _counted[step])}
             with suppress(OSError), atomic_write.put_in_place(file) as draft:
-                draft.write_text(json.dumps({**stored, **new}))
+                draft.write_text(json.dumps({**{key: asdict(counted) for key, counted in stored.items()}, **new}))
     return {step: _counted[step] for step in steps}
 
 
@@ -52,7 +63,7 @@ def _key(step: Step) -> str:
     return hashlib.sha256(f"{COUNTED} {step!r}".encode()).hexdigest()[:32]
 
 
-def _read(file: Path) -> dict[str, Operations]:
+def _read(file: Path) -> dict[str, CountedStep]:
     try:
         content = json.loads(file.read_text())
     except (OSError, ValueError, RecursionError):
@@ -60,22 +71,22 @@ def _read(file: Path) -> dict[str, Operations]:
     counts = {}
     if isinstance(content, dict):
         for key, value in content.items():
-            if (operations := _operations(value)) is not None:
-                counts[key] = operations
+            if (counted := _counted_step(value)) is not None:
+                counts[key] = counted
     return counts
 
 
-def _operations(value: Any) -> Operations | None:
-    """Return the operations that a value states, or None if it is something else."""
-    if not isinstance(value, dict):
+def _counted_step(value: Any) -> CountedStep | None:
+    """Return the counts that a value states, or None if it is something else."""
+    if not isinstance(value, dict) or not isinstance(value.get("operations"), dict):
         return None
-    for amount in value.values():
+    for amount in (*value["operations"].values(), value.get("device_bytes")):
         if not (isinstance(amount, int | float) and 0 <= amount < math.inf):
             return None
-    return value
+    return CountedStep(value["operations"], value["device_bytes"])
 
 
-def _count_apart(steps: Collection[Step]) -> list[Operations | None]:
+def _count_apart(steps: Collection[Step]) -> list[CountedStep | None]:
     """Count the steps in a separate process. None for all of them if it fails."""
     try:
         process = subprocess.run(
@@ -86,7 +97,7 @@ def _count_apart(steps: Collection[Step]) -> list[Operations | None]:
             env={**os.environ, **ONE_THREAD},
             check=True,
         )
-        counts = [_operations(value) for value in json.loads(process.stdout.splitlines()[-1])]
+        counts = [_counted_step(value) for value in json.loads(process.stdout.splitlines()[-1])]
         if len(counts) == len(steps):
             return counts
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
@@ -95,11 +106,11 @@ def _count_apart(steps: Collection[Step]) -> list[Operations | None]:
 
 
 def _count_here() -> None:
-    """Read steps from standard input and write their operations to standard output."""
-    counts: list[Operations | None] = []
+    """Read steps from standard input and write their counts to standard output."""
+    counts: list[dict[str, Any] | None] = []
     for step in pickle.load(sys.stdin.buffer):
         try:
-            counts.append(step.count())
+            counts.append(asdict(CountedStep(step.count(), step.device_bytes())))
         except Exception:
             counts.append(None)
     print(json.dumps(counts))  # noqa: T201

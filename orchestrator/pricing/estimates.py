@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan
-from orchestrator.pricing.counting import count_steps
+from orchestrator.pricing.counting import CountedStep, count_steps
 from orchestrator.pricing.hardware import CPU, DeviceRates, load_rates
 from orchestrator.pricing.reference import NOTHING, Reference, Span
 from tasks.contract.job import Work, marks
@@ -44,7 +44,7 @@ class Estimator:
     gpu: DeviceRates | None = None
     gpus: int = 0
     speed_folder: Callable[[], Path | None] = lambda: None
-    _counts: dict[Step, Operations | None] = field(default_factory=dict)
+    _counts: dict[Step, CountedStep | None] = field(default_factory=dict)
     _group_sizes: Counter[str] = field(default_factory=Counter)
 
     def prepare(self, keys: Collection[str]) -> None:
@@ -87,6 +87,18 @@ class Estimator:
                 return None
             total = total + span
         return Estimate(_with_stopping(total, work, is_counted), together, is_counted)
+
+    def device_bytes(self, key: str) -> float | None:
+        """Return the memory of a device that a job on the GPU needs. None if it is not known, or for other jobs."""
+        work = self._work(key)
+        if work is None or self._device(key) is None:
+            return None
+        needed = work.device_bytes
+        for unit in work.amounts:
+            step = self._stated(key, work, unit)
+            if step is not None and not isinstance(step, Mapping) and (counted := self._counts.get(step)):
+                needed = max(needed, counted.device_bytes)
+        return needed or None
 
     def _counted_span(self, key: str, work: Work, unit: str, together: float) -> Span | None:
         """Return the seconds of a unit's amount from its operations, or None if they are not known."""
@@ -136,7 +148,8 @@ class Estimator:
         """Return the operations of one unit, or None if they are not known."""
         operations = self._stated(key, work, unit)
         if operations is not None and not isinstance(operations, Mapping):
-            operations = self._counts.get(operations)
+            counted = self._counts.get(operations)
+            operations = None if counted is None else counted.operations
         stated = work.operations.get(unit)
         if operations is not None and isinstance(stated, InputStep):
             return scale(operations, stated.factor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan
@@ -30,6 +30,7 @@ class Price:
     `here` covers all jobs with known times. `unknown` lists the tasks about whose time nothing is known, and `between`
     gives bounds on their time in seconds if all of them state their longest time. `ran_here` is true if all timings
     come from this store. `gpu_hours` and `cpu_hours` are the hours that GPUs and processors of named hardware work.
+    `device_bytes` is the largest GPU memory of one model of each task, if the hardware is named or its rates are known.
     """
 
     here: Span
@@ -39,6 +40,7 @@ class Price:
     hardware: str = ""
     gpu_hours: Span = NOTHING
     cpu_hours: Span = NOTHING
+    device_bytes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -120,7 +122,8 @@ def price_plan(
     if limited and not unknown:
         low, high = _sum(limited.values())
         bounds = low / slots, high / slots
-    return Price(total, names, bounds, not uses_reference and not names)
+    device_bytes = _device_bytes(plan, untimed_keys, estimator) if untimed_keys else {}
+    return Price(total, names, bounds, not uses_reference and not names, device_bytes=device_bytes)
 
 
 def price_on(
@@ -171,7 +174,19 @@ def price_on(
         hardware=str(hardware),
         gpu_hours=gpu_seconds.times(1 / 3600),
         cpu_hours=cpu_seconds.times(1 / 3600),
+        device_bytes=_device_bytes(plan, key_list, estimator),
     )
+
+
+def _device_bytes(plan: Plan, keys: Iterable[str], estimator: Estimator) -> dict[str, float]:
+    """Return the largest GPU memory of one model of each task, for tasks of which it is known."""
+    largest: dict[str, float] = {}
+    for key in keys:
+        needed = estimator.device_bytes(key)
+        if needed is not None:
+            task = plan.task(key)
+            largest[task] = max(largest.get(task, 0.0), needed)
+    return largest
 
 
 def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:

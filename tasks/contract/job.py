@@ -46,6 +46,7 @@ class Work:
 
     `operations` gives the operations of one unit, or a step from which they are counted, so that a price is also known
     for a machine on which the unit was never timed. A unit without an entry, such as a user's program, is only timed.
+    `device_bytes` is the device memory of the job if it is known without tracing a step, otherwise 0.
     """
 
     trained: Amounts = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Work:
     least: float = 1.0
     most: float = 1.0
     operations: Mapping[str, Operations | Step | InputStep] = field(default_factory=dict)
+    device_bytes: float = 0.0
 
     def beyond(self, before: Work) -> Work:
         """Return the work that remains after an earlier link of the chain."""

@@ -38,6 +38,9 @@ class Step(Hashable, Protocol):
     def count(self) -> Operations:
         """Return the operations for one unit of work. Imports torch."""
 
+    def device_bytes(self) -> float:
+        """Return the bytes of memory of a device on which one model takes the step. Imports torch."""
+
 
 def scale(operations: Operations, factor: float) -> Operations:
     """Return the operations times a factor."""

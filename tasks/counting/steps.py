@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.contract.operations import (
@@ -35,11 +36,14 @@ OPTIMISERS = {
     "lars": (12 * FLOAT, 4),
     "adafactor": (15 * FLOAT, 15),
 }
+# Numbers that an optimiser keeps for each parameter.
+MOMENTS = {"adam": 2.0, "adamw": 2.0, "rmsprop": 1.0, "sgd": 1.0, "lars": 1.0, "nesterov": 1.0, "adafactor": 0.01}
 # Private training computes and clips gradients of single rows. Measured on a CPU, it takes 1.1 (T5) to 2.9 (vae) times
 # as long as a training without privacy.
 PRIVATE = 2.0
 # Bytes for each value of a view: a window is resized, blurred and recoloured in about 15 passes.
 VIEW = 30 * FLOAT
+LOW_ACTIVATIONS = 0.6  # share of the bytes of activations with bfloat16, which batch norm and losses do not use
 ENCODED = 256  # images that an encoder embeds at a time
 CODES = 1024  # codes that a decoder decodes at a time
 
@@ -63,8 +67,16 @@ def lower(operations: Operations, low_bytes: float = 0.5) -> Operations:
     return result
 
 
-def _trace_objective(objective: Any, shape: Shape, batch: int, optimiser_name: str) -> Operations:
-    """Count a training step of an objective on `batch` images."""
+@dataclass(frozen=True)
+class TracedStep:
+    """The operations of a training step, and the bytes of device memory of the model that takes it."""
+
+    operations: Operations
+    device_bytes: float
+
+
+def _trace_objective(objective: Any, shape: Shape, batch: int, optimiser_name: str) -> TracedStep:
+    """Trace a training step of an objective on `batch` images."""
     import torch
 
     from tasks.counting.tracing import META, Tracing
@@ -79,7 +91,21 @@ def _trace_objective(objective: Any, shape: Shape, batch: int, optimiser_name: s
     with Tracing() as tracing:
         torch.autograd.backward(objective.losses(tensors, Batch(pixels, labels, Mode(True, draws))).sum())
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
-    return add(tracing.operations, optimiser(optimiser_name, sum(map(_elements, learned)), len(learned)))
+    parameters = sum(map(_elements, learned))
+    operations = add(tracing.operations, optimiser(optimiser_name, parameters, len(learned)))
+    fixed = sum(map(_elements, tensors.values())) - parameters
+    # Weights, moments and the best weights, and the copies of weights and moments with which a step is recorded.
+    kept = 2 * (1 + MOMENTS[optimiser_name]) + 1
+    return TracedStep(operations, FLOAT * (kept * parameters + 2 * fixed) + tracing.peak_bytes)
+
+
+def training_bytes(name: str, parameters: float, fixed: float, peak: float) -> float:
+    """Return the device memory of a training: numbers that are learned and fixed, moments, and the peak of a step.
+
+    The peak contains the gradients. An update needs memory for another copy of them, when activations are freed.
+    """
+    moments = MOMENTS[name]
+    return FLOAT * ((1 + moments) * parameters + fixed) + max(peak, 2 * FLOAT * parameters)
 
 
 def _without_memory(weights: Any) -> dict[str, Any]:
@@ -117,13 +143,19 @@ class ClassifierStep:
     images: float = 1.0  # images in a unit of work
 
     def count(self) -> Operations:
+        return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         from tasks.models.networks import Architecture
         from tasks.training.cross_entropy import CrossEntropy
 
         architecture = Architecture(self.network, self.shape, self.classes, self.regularisers, self.width)
         objective = CrossEntropy(architecture, self.augmentation)
-        step = _trace_objective(objective, self.shape, self.batch, self.optimiser)
-        return scale(step, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+        return _trace_objective(objective, self.shape, self.batch, self.optimiser)
 
 
 @dataclass(frozen=True)
@@ -140,9 +172,15 @@ class DensityStep:
     images: float = 1.0  # images in a unit of work
 
     def count(self) -> Operations:
+        return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         objective = _density_objective(self.model, self.shape, self.width)
-        step = _trace_objective(objective, self.shape, self.batch, "adam")
-        return scale(step, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+        return _trace_objective(objective, self.shape, self.batch, "adam")
 
 
 @dataclass(frozen=True)
@@ -157,6 +195,13 @@ class CodesStep:
     codes: float = 1.0  # codes in a unit of work
 
     def count(self) -> Operations:
+        return scale(self._traced.operations, self.codes)
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -165,14 +210,16 @@ class CodesStep:
 
         objective = _density_objective(self.model, self.shape, self.width)
         if not isinstance(objective, Elbo):  # a user's model: its density is one forward pass
-            return scale(DensityStep(self.model, self.shape, self.width).count(), self.codes / 3)
+            training = DensityStep(self.model, self.shape, self.width)
+            return TracedStep(scale(training.count(), 1 / 3), training.device_bytes())
         vae = objective.vae
         with torch.no_grad(), Tracing() as tracing:
             codes = torch.randn((1, CODES, vae.latent), device=META)
             likelihood: Any = vae.decode(Layers(_without_memory(vae.weights)), codes)
             values = math.prod(vae.preparation.seen_shape)
             _likelihood(likelihood, values)
-        return scale(tracing.operations, self.codes / CODES)
+        weights = FLOAT * sum(math.prod(weight.shape) for weight in dict(vae.weights).values())
+        return TracedStep(scale(tracing.operations, 1 / CODES), weights + tracing.peak_bytes)
 
 
 def _likelihood(likelihood: Any, values: int) -> None:
@@ -219,6 +266,13 @@ class EncoderStep:
     is_tuning: bool = False
 
     def count(self) -> Operations:
+        return self._traced.operations
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -242,12 +296,17 @@ class EncoderStep:
                 loss = learning.loss(learning.embed(images), learning.targets(images), labels, Moment(1, 0.5))
                 torch.autograd.backward(loss)
         step = tracing.operations
+        learned = [weight for weight in learning.modules.parameters() if weight.requires_grad]
+        parameters = sum(map(_elements, learned))
+        peak = tracing.peak_bytes + FLOAT * images.numel()
         if self.precision == "bfloat16":
             step = lower(step)
-        learned = [weight for weight in learning.modules.parameters() if weight.requires_grad]
-        update = optimiser(self.optimiser, sum(map(_elements, learned)), len(learned))
+            peak = FLOAT * parameters + LOW_ACTIVATIONS * (peak - FLOAT * parameters)
+        update = optimiser(self.optimiser, parameters, len(learned))
         views = {BYTES: float(VIEW * learning.views * 3 * side**2), LAUNCHES: 40.0 / rows}
-        return add(scale(step, 1 / rows), scale(update, 1 / max(2, self.batch)), views)
+        operations = add(scale(step, 1 / rows), scale(update, 1 / max(2, self.batch)), views)
+        teacher = sum(map(_elements, learning.extra_state().values()))
+        return TracedStep(operations, training_bytes(self.optimiser, parameters, teacher, peak))
 
 
 @dataclass(frozen=True)
@@ -260,6 +319,13 @@ class EmbeddingStep:
     classes: int = 0
 
     def count(self) -> Operations:
+        return self._traced.operations
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -271,7 +337,8 @@ class EmbeddingStep:
             images = torch.empty((ENCODED, 3, side, side))
             with Tracing() as tracing:
                 network.layers(images)
-        return scale(tracing.operations, 1 / ENCODED)
+        weights = FLOAT * sum(map(_elements, network.parameters()))
+        return TracedStep(scale(tracing.operations, 1 / ENCODED), weights + tracing.peak_bytes)
 
 
 @dataclass(frozen=True)
@@ -288,6 +355,13 @@ class DenoisingStep:
     is_sampling: bool = False
 
     def count(self) -> Operations:
+        return self._traced.operations
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @cached_property
+    def _traced(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -308,10 +382,12 @@ class DenoisingStep:
             if not self.is_sampling:
                 torch.autograd.backward((predicted - images).square().mean())
         step = lower(tracing.operations, 0.8) if self.precision == "bfloat16" else tracing.operations
-        if self.is_sampling:
-            return scale(step, 1 / self.batch)
         learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
         parameters = sum(map(_elements, learned))
+        if self.is_sampling:
+            return TracedStep(scale(step, 1 / self.batch), FLOAT * parameters + tracing.peak_bytes)
         update = optimiser("adam", parameters, len(learned))
         averaged = {BYTES: 3.0 * FLOAT * parameters, LAUNCHES: float(len(learned))}
-        return scale(add(step, update, averaged), 1 / self.batch)
+        # A moving average of the weights is kept besides the weights.
+        device_bytes = training_bytes("adam", parameters, parameters, tracing.peak_bytes)
+        return TracedStep(scale(add(step, update, averaged), 1 / self.batch), device_bytes)

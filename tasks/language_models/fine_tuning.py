@@ -24,6 +24,7 @@ from tasks.language_models.token_operations import (
     continuing_operations,
     known,
     mean_tokens,
+    training_bytes,
     training_operations,
 )
 from tasks.question_answering.question_sets import ANSWERS, Selection
@@ -66,6 +67,7 @@ def work(config: FineTuning) -> Work:
                 asking: continuing_operations(config, prompt, answer),
             }
         ),
+        device_bytes=training_bytes(config, config.length, config.answer_length),
     )
 
 

@@ -172,6 +172,31 @@ def training_operations(config: Trains, prompt: float, answer: float) -> Operati
     return _in_precision(result, low)
 
 
+def training_bytes(config: Trains, prompt: int, answer: int) -> float:
+    """Return the device memory of training on texts of at most these lengths in tokens. 0 for unknown sizes.
+
+    Weights and gradients are float32, and Adafactor's moments are small. Each layer keeps 34 numbers of 2 bytes for
+    each token and column, and 5 for each pair of tokens and head (Korthikanti et al. 2022, "Reducing activation
+    recomputation in large transformer models", eq. 1), twice as many bytes in float32. The loss keeps three copies of
+    the logits.
+    """
+    sizes = sizes_of(config.model)
+    if sizes is None:
+        return 0.0
+    trained = 0.01 * sizes.parameters if config.adaptation == "lora" else sizes.parameters
+    if sizes.encoder_layers:
+        stacks = [(sizes.encoder_layers, prompt), (1.5 * sizes.decoder_layers, answer)]
+        logits = answer * sizes.vocabulary
+    else:
+        stacks = [(sizes.decoder_layers, prompt + answer)]
+        logits = (prompt + answer) * sizes.vocabulary
+    number = 1.0 if config.precision == "bfloat16" else 2.0
+    values = 3.0 * FLOAT * logits
+    for layers, tokens in stacks:
+        values += number * layers * (34 * tokens * sizes.width + 5 * sizes.heads * tokens**2)
+    return FLOAT * (sizes.parameters + trained) + values * max(1, config.batch // config.accumulate)
+
+
 def reading_operations(config: Reads, tokens: float, precision: str = "float32") -> Operations | None:
     """Return the operations of scoring one text of so many tokens, or None for a model of unknown sizes."""
     sizes = sizes_of(config.model)

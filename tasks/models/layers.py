@@ -30,6 +30,7 @@ from tasks.models import synchronised_norm
 from tasks.models.counter_rng import CounterRng
 from tasks.numerics import seeds
 from tasks.numerics.matmul import MatMul, products
+from tasks.numerics.precision import is_autocast
 from tasks.worker.ranks import current_ranks
 
 Shape = tuple[int, ...]
@@ -152,7 +153,7 @@ class Layers:
         """
         if bias is None:
             bias = weight.new_zeros(weight.shape[:2])
-        if torch.is_autocast_enabled(x.device.type):
+        if is_autocast(x.device):
             dtype = torch.get_autocast_dtype(x.device.type)
             return affine(x.to(dtype), weight.to(dtype), bias.to(dtype), products(x.device, dtype))
         return affine(x, weight, bias, self._by)

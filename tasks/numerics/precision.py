@@ -30,3 +30,10 @@ def autocast(device_type: str, precision: str, *, has_cache: bool = False) -> to
     import torch
 
     return torch.autocast(device_type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=has_cache)
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Return whether products on this device are computed in bfloat16 here. Tensors without memory have no autocast."""
+    import torch
+
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)

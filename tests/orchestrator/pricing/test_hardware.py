@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import SpecError
+from orchestrator.inspection import preview
 from orchestrator.pricing import counting
 from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rates_of_model
 from orchestrator.pricing.price import price_on, price_plan
-from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT
-from tasks.counting.steps import ClassifierStep, CodesStep
+from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, Step
+from tasks.counting.steps import ClassifierStep, CodesStep, EncoderStep
+from tasks.self_supervised.pretraining_config import EncoderConfig, VICReg
 from tests.orchestrator.pricing.test_price import a_plan, plan_preset
 
 MLP1 = ClassifierStep("mlp1", (28, 28, 1), 10)
@@ -79,12 +82,12 @@ def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch:
     codes = CodesStep("vae", (8, 8, 1))
     broken = ClassifierStep("no_such_network", (28, 28, 1), 10)
     counted = counting.count_steps([codes, broken], tmp_path)
-    assert counted[codes] == codes.count()
+    assert counted[codes] == counting.CountedStep(codes.count(), codes.device_bytes())
     assert counted[broken] is None
     assert len(json.loads((tmp_path / counting.FILE_NAME).read_text())) == 1
     monkeypatch.setattr(counting, "_counted", {})
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("counted again"))
-    assert counting.count_steps([codes], tmp_path)[codes] == codes.count()
+    assert counting.count_steps([codes], tmp_path)[codes] == counted[codes]
 
 
 def test_gpus_divide_the_work_and_price_is_narrow() -> None:
@@ -118,3 +121,32 @@ def test_unlearning_has_the_operations_of_its_input() -> None:
     price = price_on(plan, list(plan.jobs), {}, parse_hardware("H100", 1))
     assert price.unknown == ()
     assert 0 < price.gpu_hours.low < price.gpu_hours.high
+
+
+@pytest.mark.parametrize(
+    ("step", "gigabytes"),
+    [
+        (MLP1, 0.0234),  # measured on an H200: bench/results/training-h200.md
+        (EncoderStep(VICReg(), EncoderConfig(), 1000, 1024, 1, "lars", "float32"), 260),
+    ],
+    ids=["mlp1", "resnet101"],
+)
+def test_memory_of_a_training_is_estimated_without_a_device(step: Step, gigabytes: float) -> None:
+    assert step.device_bytes() == pytest.approx(gigabytes * 1e9, rel=0.15)
+
+
+def test_parts_and_bfloat16_need_less_memory() -> None:
+    whole = EncoderStep(VICReg(), EncoderConfig("resnet18", (64, 64), 32), 10, 64, 1, "lars", "float32")
+    assert replace(whole, accumulate=4).device_bytes() < 0.5 * whole.device_bytes()
+    assert replace(whole, precision="bfloat16").device_bytes() < 0.9 * whole.device_bytes()
+
+
+def test_plan_warns_of_too_little_device_memory() -> None:
+    large = {"encoder.train": 264e9, "classifier.train": 2e7}
+    first, second = preview.describe_device_memory(large, load_rates()["H100"], 1)
+    assert first["line"].startswith(
+        "encoder.train: about 264 GB of GPU memory for one model, more than the 80 GB that one H100 has: lower the batch"
+    )
+    assert second["line"] == "classifier.train: about 20 MB of GPU memory for one model"
+    on_four, _ = preview.describe_device_memory(large, load_rates()["H100"], 4)
+    assert on_four["line"] == "encoder.train: about 264 GB of GPU memory for one model"

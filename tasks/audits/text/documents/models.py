@@ -38,6 +38,7 @@ from tasks.language_models.token_operations import (
     continuing_operations,
     known,
     mean_tokens,
+    training_bytes,
     training_operations,
 )
 from tasks.numerics import seeds
@@ -210,6 +211,7 @@ def work(config: DocumentModel) -> Work:
                 continuing: continuing_operations(config, tokens, config.suffix, config.precision),
             }
         ),
+        device_bytes=training_bytes(config, 0, config.length),
     )
 
 

@@ -27,6 +27,7 @@ from tasks.language_models.token_operations import (
     known,
     mean_tokens,
     reading_operations,
+    training_bytes,
     training_operations,
 )
 from tasks.numerics import seeds
@@ -146,6 +147,7 @@ def work(config: PairModel) -> Work:
                 scoring: reading_operations(config, tokens / SHARED, config.precision),
             }
         ),
+        device_bytes=training_bytes(config, 0, config.length),
     )
 
 
