@@ -93,23 +93,6 @@ BOXED_OUTLINES: Mapping[str, BoxedOutline] = {
 }
 
 
-class OutlinedBoxes(Sequence[Boxes]):
-    """The boxes of an outline, by row."""
-
-    def __init__(self, outline: BoxedOutline) -> None:
-        self._outline = outline
-        self._box: Boxes = np.array([outline.box], np.int32)
-
-    def __len__(self) -> int:
-        return self._outline.classes * (self._outline.train + self._outline.validation)
-
-    def __getitem__(self, row):  # type: ignore[no-untyped-def]
-        if row >= len(self):
-            raise IndexError(row)
-        within = row % (self._outline.train + self._outline.validation)
-        return self._box if within < self._outline.boxed else NO_BOXES
-
-
 @dataclass(frozen=True, eq=False)
 class OutlinedPictures:
     """Blank boxed images with the sizes of an outline."""
@@ -134,8 +117,10 @@ class OutlinedPictures:
         return tuple(f"class {number}" for number in range(self.outline.classes))
 
     @cached_property
-    def boxes(self) -> OutlinedBoxes:
-        return OutlinedBoxes(self.outline)
+    def boxes(self) -> Sequence[Boxes]:
+        box: Boxes = np.array([self.outline.box], np.int32)
+        unboxed = self._per_class - self.outline.boxed
+        return ([box] * self.outline.boxed + [NO_BOXES] * unboxed) * self.outline.classes
 
     @cached_property
     def sizes(self) -> NDArray[np.int32]:
