@@ -22,8 +22,10 @@ def area_under_curve(positive: Array, negative: Array) -> float:
 
 def area_of_ascending(positive: Array, negative: Array) -> float:
     """Return `area_under_curve` of an ascending `positive`. It takes the least time if `negative` is ascending, too."""
-    below = np.searchsorted(positive, negative, side="left")
     not_above = np.searchsorted(positive, negative, side="right")
+    below = not_above
+    if np.any(positive[np.maximum(not_above - 1, 0)] == negative):  # ties
+        below = np.searchsorted(positive, negative, side="left")
     return float((len(positive) - not_above + (not_above - below) / 2).mean() / len(positive))
 
 

@@ -311,7 +311,7 @@ class Targets:
     @cached_property
     def over_records(self) -> tuple[OverRecords, OverRecords]:
         """Both sides over all records, inside first."""
-        parts = for_each(lambda block: self._block_moments(block), self.blocks())
+        parts = for_each(self._block_moments, self.blocks())
         inside, outside = zip(*parts, strict=True)
         return _over_records(inside, self.references), _over_records(outside, self.references)
 

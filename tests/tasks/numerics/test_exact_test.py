@@ -30,6 +30,15 @@ def test_p_value_is_share_of_larger_sums() -> None:
     assert randomisation_p_values(scores[:, :1], ~member[:, :1], 99, 0)[0] == pytest.approx(1.0)
 
 
+def test_blocks_of_records_have_the_same_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = np.random.default_rng(4)
+    member = stream.permuted(np.tile(np.arange(20)[:, None] < 10, 25), axis=0)
+    scores = stream.normal(size=(20, 25)) + member * (np.arange(25) % 5)
+    expected = randomisation_p_values(scores, member, 199, 0, 0.05)
+    monkeypatch.setattr("tasks.numerics.exact_test.RECORDS_AT_ONCE", 4)
+    assert randomisation_p_values(scores, member, 199, 0, 0.05).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("decimals", [12, 0, -1])
 def test_p_values_are_valid_over_all_halves(decimals: int) -> None:
     member = halves(6)

@@ -106,6 +106,13 @@ def test_available_memory_respects_host_and_container(tmp_path: Path, limit: str
     assert available == hardware.available_memory(write_memory_files(tmp_path, limit))
 
 
+def test_processors_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert hardware.granted_processors() == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert 1 <= hardware.granted_processors() <= (os.cpu_count() or 1)
+
+
 def test_unknown_memory_is_half_of_total(tmp_path: Path) -> None:
     (write_memory_files(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
     assert hardware.available_memory(tmp_path) == 4000 * 1024

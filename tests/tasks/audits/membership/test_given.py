@@ -49,6 +49,7 @@ from tasks.audits.membership.measures.given import (
     rank_p_values,
     rank_rows,
     ranks,
+    ranks_among_others,
     scores_alike,
 )
 from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, trainings
@@ -82,6 +83,19 @@ def answer_for(source: Source, seed: int, models: int = 24, **settings: Any) -> 
     ranking = Ranking(question.level, RECORDS)
     table = summary(About(question.level), [ranks(ranking, tables), kinship(ranking, tables)])
     return verdict(Membership(question), table)
+
+
+@pytest.mark.parametrize("decimals", [9, 0, -9])
+def test_ranks_count_lower_scores_of_other_models(decimals: int) -> None:
+    stream = np.random.default_rng(2)
+    scores = np.round(stream.normal(size=(7, 30)), decimals)
+    outside = stream.random((7, 30)) < 0.6
+    outside[:2] = True
+    for model, ranked in enumerate(ranks_among_others(scores, outside)):
+        others = outside & (np.arange(7) != model)[:, None]
+        lower = ((scores < scores[model]) & others).sum(axis=0)
+        equal = ((scores == scores[model]) & others).sum(axis=0)
+        assert ranked.tolist() == ((lower + equal / 2) / others.sum(axis=0)).tolist()
 
 
 def test_record_is_ranked_among_models_without_it() -> None:
