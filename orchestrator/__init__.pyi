@@ -40,6 +40,7 @@ def audit(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,
@@ -74,6 +75,7 @@ def membership(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,
@@ -95,6 +97,7 @@ def plan(
     address: str | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     **fields: Any,
 ) -> dict[str, Any]: ...
 def run(
@@ -120,6 +123,7 @@ def run(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,
