@@ -27,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.classes import LabelError, name_label, number_classes
@@ -71,14 +73,14 @@ def source(path: Path, options: Options) -> Source | None:
 class Positions:
     """The position of each image in its shard: offset and size, by row."""
 
-    of_shards: Mapping[Path, tuple[Sequence[int], Sequence[int]]]
+    of_shards: Mapping[Path, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def read(self, entry: Labelled) -> bytes:
         """Return an encoded image. Raises DatasetError if it cannot be read."""
         assert entry.row is not None
         offsets, sizes = self.of_shards[entry.path]
         try:
-            return read_at(entry.path, offsets[entry.row], sizes[entry.row])
+            return read_at(entry.path, int(offsets[entry.row]), int(sizes[entry.row]))
         except OSError as error:
             raise unreadable(entry.path, error) from None
 
@@ -107,7 +109,7 @@ def list_samples(shards: Shards, options: Options) -> Listing:
     check_classes(entries, classes.names, Path(shards.where))
     positions = {}
     for path, index in indexes.items():
-        positions[path] = (index.table["offset"].to_pylist(), index.table["size"].to_pylist())
+        positions[path] = (index.table["offset"].to_numpy(), index.table["size"].to_numpy())
     notes = [*([unread_note(unread)] if unread else []), *_note_unread(indexes.values())]
     return Listing(tuple(entries), classes.names, Positions(positions).read, tuple(notes))
 
