@@ -80,8 +80,17 @@ def test_one_shard_in_five_images_is_test(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("archive_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-@pytest.mark.parametrize("length", [20, 100, 150, 200])
+@pytest.mark.parametrize(
+    ("archive_format", "length"),
+    [
+        *((tarfile.USTAR_FORMAT, length) for length in (20, 80)),  # in the second, the folder is in another field
+        *(
+            (archive_format, length)
+            for archive_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+            for length in (20, 200)
+        ),
+    ],
+)
 def test_members_equal_those_of_tarfile(tmp_path: Path, archive_format: int, length: int) -> None:
     name = f"{'d' * 60}/{'ü' * (length // 4)}{'k' * (length // 4)}.png"
     path = write_tar(tmp_path / "a.tar", {name: b"x" * 700, "b.cls": b"", "c.cls": b"1"}, archive_format)
