@@ -104,8 +104,10 @@ def list_samples(shards: Shards, options: Options) -> Listing:
     numbers = classes.labels.tolist()
     members = {path: index.table["member"].to_pylist() for path, index in indexes.items()}
     entries = []
-    for (path, row, split), label, drawn in zip(rows, numbers, spread(numbers), strict=True):
-        entries.append(Labelled(path, label, split or drawn, row, is_drawn=split is None, member=members[path][row]))
+    for (path, row, split), label, spread_split in zip(rows, numbers, spread(numbers), strict=True):
+        entries.append(
+            Labelled(path, label, split or spread_split, row, is_drawn=split is None, member=members[path][row])
+        )
     check_classes(entries, classes.names, Path(shards.where))
     positions = {}
     for path, index in indexes.items():
@@ -216,23 +218,23 @@ class Sample:
     def choose_image(self, name: str | None) -> str:
         """Return the field that holds the image. Raises TarError if there is none, or more than one."""
         if name is not None:
-            chosen = [field for field in self.fields if field == name.casefold()]
+            images = [field for field in self.fields if field == name.casefold()]
         else:
-            chosen = [field for field in self.fields if f".{field.rpartition('.')[2]}" in SUFFIXES]
-        if len(chosen) == 1:
-            return chosen[0]
-        if not chosen:
+            images = [field for field in self.fields if f".{field.rpartition('.')[2]}" in SUFFIXES]
+        if len(images) == 1:
+            return images[0]
+        if not images:
             expected = f".{name}" if name is not None else f"an image ({', '.join(SUFFIXES)})"
             raise TarError(f"has the sample {show_name(self.key)} with {self._describe()}; expected {expected}")
         raise TarError(
             f"has the sample {show_name(self.key)} with several images; choose one, such as "
-            f"#image={show_name(chosen[0])}"
+            f"#image={show_name(images[0])}"
         )
 
     def choose_label(self, name: str | None) -> str:
         """Return the field that holds the label: KEY.NAME, or KEY.json with a field NAME. Raises TarError."""
-        wanted = TEXT_LABEL if name is None else name.casefold()
-        for field in (wanted, JSON_LABEL):
+        text_field = TEXT_LABEL if name is None else name.casefold()
+        for field in (text_field, JSON_LABEL):
             if field in self.fields:
                 return field
         expected = f".{name or TEXT_LABEL}, or .{JSON_LABEL} with the field {name or FIELD}"
