@@ -41,6 +41,7 @@ def audit(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,
@@ -76,6 +77,7 @@ def membership(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,
@@ -97,6 +99,7 @@ def plan(
     address: str | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     **fields: Any,
 ) -> dict[str, Any]: ...
 def run(
@@ -123,6 +126,7 @@ def run(
     again: bool | None = None,
     all_cells: bool | None = None,
     same_code: bool | None = None,
+    download: bool | None = None,
     mlflow: str | None = None,
     experiment: str | None = None,
     mlflow_jobs: bool | None = None,

@@ -67,14 +67,14 @@ def allow_downloads(is_allowed: bool = True) -> Iterator[None]:
         _may_download.reset(before)
 
 
-def locate(written: str, options: Options) -> tuple[str, Source]:
-    """Return the full name and the images of `hf:WRITTEN`.
+def locate(text: str, options: Options) -> tuple[str, Source]:
+    """Return the full name and the images of `hf:TEXT`.
 
     Raises UnknownDataset if the name is invalid or ambiguous, and DatasetError if the data set is not in the cache.
     """
-    match = NAME.fullmatch(written)
+    match = NAME.fullmatch(text)
     if match is None:
-        raise UnknownDataset(f"data set '{HUB}{written}': write it as {HUB}NAME@REVISION or {HUB}NAME/CONFIG@REVISION")
+        raise UnknownDataset(f"data set '{HUB}{text}': write it as {HUB}NAME@REVISION or {HUB}NAME/CONFIG@REVISION")
     name, revision = match[1], match[2] or ""
     cached = _downloaded.get((name, revision)) or _find(name, revision)
     if cached is None:
@@ -104,14 +104,14 @@ def _find(name: str, revision: str) -> Cached | None:
             for cached in candidates
             if cached.commit in (revision, commit) or (len(revision) >= SHORTEST and cached.commit.startswith(revision))
         ]
-    for what, values in (
+    for noun, values in (
         ("configurations", {cached.config for cached in candidates}),
         ("revisions", {cached.commit for cached in candidates}),
     ):
         if len(values) > 1:
             first = candidates[0]
             raise UnknownDataset(
-                f"data set '{HUB}{name}' has several {what} in the cache, {', '.join(sorted(values))}; name one, such "
+                f"data set '{HUB}{name}' has several {noun} in the cache, {', '.join(sorted(values))}; name one, such "
                 f"as {first}"
             )
     return max(candidates, key=lambda cached: cached.folder.parent.name, default=None)
@@ -165,9 +165,9 @@ def _describe_absence(name: str, revision: str) -> str:
         *([f"revision={revision!r}"] if revision else []),
     ]
     command = f'python -c "from datasets import load_dataset as d; d({", ".join(arguments)})"'
-    written = f"{HUB}{name}{f'@{revision}' if revision else ''}"
+    full_name = f"{HUB}{name}{f'@{revision}' if revision else ''}"
     return (
-        f"data set {written!r} is not in the cache {cache_root()}{has}; add --download to the command, or fetch it "
+        f"data set {full_name!r} is not in the cache {cache_root()}{has}; add --download to the command, or fetch it "
         f"with: {command}"
     )
 
@@ -237,15 +237,17 @@ def read_info(folder: Path) -> dict[str, CachedSplit]:
     try:
         info = json.loads(file_bytes(path))
         for name, split in info["splits"].items():
-            called = split_called(name)
-            if called is None:
+            usual_name = split_called(name)
+            if usual_name is None:
                 continue
-            if called in splits:
-                raise DatasetError(f"{folder} has two splits that are called {called}; keep one of them")
+            if usual_name in splits:
+                raise DatasetError(f"{folder} has two splits that are called {usual_name}; keep one of them")
             shards = len(split.get("shard_lengths") or [1])
             stem = f"{_snake_case(str(info['dataset_name']))}-{name}"
             names = [f"{stem}-{number:05d}-of-{shards:05d}" for number in range(shards)] if shards > 1 else [stem]
-            splits[called] = CachedSplit(tuple(folder / f"{name}.arrow" for name in names), int(split["num_examples"]))
+            splits[usual_name] = CachedSplit(
+                tuple(folder / f"{name}.arrow" for name in names), int(split["num_examples"])
+            )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, DatasetError):
             raise
@@ -290,9 +292,9 @@ class MappedImages:
     def read(self, entry: Labelled) -> bytes:
         """Return an encoded image, from the column or from the file that it names. Raises DatasetError."""
         assert entry.row is not None
-        stored, encoded = self._columns[entry.path]
-        if not encoded[entry.row].is_valid and pa.types.is_struct(stored.type) and stored[entry.row].is_valid:
-            file = stored[entry.row].as_py().get(PATH)
+        images, encoded = self._columns[entry.path]
+        if not encoded[entry.row].is_valid and pa.types.is_struct(images.type) and images[entry.row].is_valid:
+            file = images[entry.row].as_py().get(PATH)
             if isinstance(file, str) and os.path.isabs(file):
                 return file_bytes(Path(file))
         return encoded_image(encoded, entry.row, entry)

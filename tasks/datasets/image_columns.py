@@ -90,8 +90,8 @@ def _hint(schema: pa.Schema, image: str | None, label: str | None) -> str:
         return ""
     options = [] if image is not None else [f"#image={candidates[0]}"]
     if label is None:
-        others = [field.name for field in schema if field.name != image and field.name not in candidates]
-        options.append(f"#label={(others or ['COLUMN'])[0]}")
+        remaining = [field.name for field in schema if field.name != image and field.name not in candidates]
+        options.append(f"#label={(remaining or ['COLUMN'])[0]}")
     return f". For other columns, add {''.join(options)} to the data set's name"
 
 

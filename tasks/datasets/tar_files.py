@@ -103,8 +103,8 @@ def read_at(path: Path, offset: int, size: int) -> bytes:
 
 def show_name(name: str) -> str:
     """Return a member's name for a message: on one line, and not too long."""
-    shown = name if name.isprintable() else ascii(name)
-    return f"{shown:.80}"
+    printable = name if name.isprintable() else ascii(name)
+    return f"{printable:.80}"
 
 
 def _check_start(block: bytes) -> None:

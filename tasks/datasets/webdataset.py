@@ -6,8 +6,8 @@ KEY.jpg and KEY.cls. The label is the text in KEY.cls or, if there is no such me
 option `#label=NAME` names another member (KEY.NAME) or another field, and `#image=NAME` one of several images. Other
 members are not read. The format defines no class names, so classes are named after their labels.
 
-Shards in folders called train and test, or with these words in their names, form the splits (`tasks.datasets.splits`).
-If no name has such a word, the first, sixth, eleventh, ... images of each class form the test split.
+The names of shards or of their folders define the splits (`tasks.datasets.shards`). If they do not, the first, sixth,
+eleventh, ... images of each class form the test split.
 
 Planning reads the headers and the labels once (`read_index`), and images are read from their positions.
 
@@ -27,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.datasets.cache_folder import cache_folder
 from tasks.datasets.classes import LabelError, name_label, number_classes
@@ -36,21 +38,18 @@ from tasks.datasets.labelled import Labelled, check_classes
 from tasks.datasets.listing import Listing, listing_source
 from tasks.datasets.options import Options
 from tasks.datasets.pictures import SUFFIXES, map_in_threads
+from tasks.datasets.shards import Shards, find_shards
 from tasks.datasets.source import Source
-from tasks.datasets.splits import SPLITS, Split, choose_splits, split_called, spread, unread_note
+from tasks.datasets.splits import Split, spread, unread_note
 from tasks.datasets.tar_files import Member, TarError, read_at, read_members, show_name
 
 RULE = "webdataset 1"
-TAR = ".tar"
 TEXT_LABEL = "cls"
 JSON_LABEL = "json"
 FIELD = "label"  # of KEY.json
 MOST_LABEL = 1 << 20  # bytes of a member that holds a label
 SHOWN = 5  # kinds of members in a note
-MOST_SHARDS = 100_000  # that a pattern may name
 NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
-BRACES = re.compile(r"\{([^{}]*)\}")
-RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 SCHEMA = pa.schema(
     [
         ("member", pa.string()),
@@ -62,27 +61,6 @@ SCHEMA = pa.schema(
 DIGEST_BYTES = 32
 
 
-@dataclass(frozen=True)
-class Shards:
-    """The archives of a data set, in order, and the name of the split of each. None if no name defines a split."""
-
-    where: str  # for messages
-    paths: tuple[Path, ...]
-    splits: tuple[str, ...] | None
-
-    def by_split(self) -> Iterator[tuple[Split | None, list[Path]]]:
-        """Yield the shards of the training split and those of the test split, or all shards without a split."""
-        if self.splits is None:
-            yield None, list(self.paths)
-            return
-        read_as = choose_splits(self.splits)
-        for split in SPLITS:
-            yield (
-                split,
-                [path for path, name in zip(self.paths, self.splits, strict=True) if read_as.get(name) == split],
-            )
-
-
 def source(path: Path, options: Options) -> Source | None:
     """Return the images in these shards, or None if there are none. Raises DatasetError if the splits are unclear."""
     shards = find_shards(path)
@@ -91,127 +69,18 @@ def source(path: Path, options: Options) -> Source | None:
     return listing_source(RULE, shards.paths, lambda: list_samples(shards, options), options)
 
 
-def find_shards(path: Path) -> Shards | None:
-    """Return the shards in a folder, of a pattern, or in one file. None if no file exists."""
-    if "{" in str(path) and not path.exists():
-        paths = [Path(name) for name in expand_braces(str(path))]
-        existing = [shard for shard in paths if shard.is_file()]
-        if not existing:
-            return None
-        for shard in paths:
-            if not shard.is_file():
-                raise DatasetError(f"there is no shard {shard}; {path} names {len(paths)}")
-        base = Path(str(path).partition("{")[0] + "_").parent
-        return _name_splits(path, base, paths, is_exact=True)
-    if path.is_file():
-        if path.suffix.lower() != TAR:
-            raise DatasetError(f"{path} is not a shard; it must end in {TAR}")
-        return Shards(str(path), (path,), None)
-    if not path.is_dir():
-        return None
-    paths = []
-    try:
-        for folder in (path, *(entry for entry in sorted(path.iterdir()) if split_called(entry.name))):
-            if folder.is_dir():
-                paths += [entry for entry in folder.iterdir() if _is_shard(entry)]
-    except OSError as error:
-        raise unreadable(path, error) from None
-    paths.sort(key=lambda shard: _natural_key(shard.relative_to(path).as_posix()))
-    return _name_splits(path, path, paths, is_exact=False) if paths else None
-
-
-def _is_shard(path: Path) -> bool:
-    return path.suffix.lower() == TAR and not path.name.startswith(".") and path.is_file()
-
-
-def _natural_key(name: str) -> list[str | int]:
-    """Return a sort key by which 2.tar comes before 10.tar."""
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
-
-
-def _name_splits(where: Path, base: Path, paths: Sequence[Path], is_exact: bool) -> Shards:
-    """Return the shards with their splits. `is_exact` if the user has named every shard.
-
-    Raises DatasetError if a name has the words of two splits, or if only some names have such a word.
-    """
-    names = []
-    for path in paths:
-        relative = path.relative_to(base).with_suffix("").as_posix()
-        different = {split for word in re.findall(r"[a-z]+", relative.casefold()) if (split := split_called(word))}
-        if len(different) > 1:
-            raise DatasetError(
-                f"{path} belongs to {' and '.join(sorted(different))} by its name; it must have one split"
-            )
-        names.append(min(different, default=""))
-    occurring = sorted(set(names))
-    if occurring == [""] or (is_exact and len(occurring) == 1):
-        return Shards(str(where), tuple(paths), None)
-    if "" in occurring:
-        raise DatasetError(
-            f"{where} has {_first_of(paths, names, '')}, whose name has no split, and "
-            f"{_first_of(paths, names, occurring[1])}; put train or test in the name of every shard, or of none"
-        )
-    for absent in SPLITS:
-        if absent not in choose_splits(occurring).values():
-            raise DatasetError(
-                f"{where} has {_first_of(paths, names, occurring[0])}, but no shard of {absent!r}; it must have both. "
-                f"To draw a test split, name the shards, such as {occurring[0]}-{{000000..000009}}{TAR}"
-            )
-    return Shards(str(where), tuple(paths), tuple(names))
-
-
-def _first_of(paths: Sequence[Path], names: Sequence[str], split: str) -> str:
-    return paths[names.index(split)].name
-
-
-def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Return the names of a pattern, in order: {0..9} is a range of numbers, and {a,b} a choice.
-
-    Numbers with leading zeros all have the same number of digits. Raises DatasetError if there are too many names.
-    """
-    names = [pattern]
-    while True:
-        expanded: dict[str, None] = {}
-        for name in names:
-            group = BRACES.search(name)
-            choices = [""] if group is None else list(_choices(pattern, group[1]))
-            for choice in choices:
-                expanded[name if group is None else name[: group.start()] + choice + name[group.end() :]] = None
-            if len(expanded) > MOST_SHARDS:
-                raise DatasetError(f"{pattern} names more than {MOST_SHARDS:,} shards")
-        if list(expanded) == names:
-            return tuple(names)
-        names = list(expanded)
-
-
-def _choices(pattern: str, text: str) -> Iterator[str]:
-    number_range = RANGE.fullmatch(text)
-    if number_range is None:
-        yield from text.split(",")
-        return
-    first, last = number_range.groups()
-    if int(last) < int(first) or int(last) - int(first) >= MOST_SHARDS:
-        raise DatasetError(
-            f"{pattern} has the range {{{text}}}; it must be {{FIRST..LAST}}, of at most {MOST_SHARDS:,}"
-        )
-    width = len(first) if first.startswith("0") else 0
-    for number in range(int(first), int(last) + 1):
-        yield f"{number:0{width}d}"
-
-
 @dataclass(frozen=True, eq=False)
 class Positions:
     """The position of each image in its shard: offset and size, by row."""
 
-    of_shards: Mapping[Path, tuple[Sequence[int], Sequence[int]]]
+    of_shards: Mapping[Path, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def read(self, entry: Labelled) -> bytes:
         """Return an encoded image. Raises DatasetError if it cannot be read."""
         assert entry.row is not None
         offsets, sizes = self.of_shards[entry.path]
         try:
-            return read_at(entry.path, offsets[entry.row], sizes[entry.row])
+            return read_at(entry.path, int(offsets[entry.row]), int(sizes[entry.row]))
         except OSError as error:
             raise unreadable(entry.path, error) from None
 
@@ -235,12 +104,14 @@ def list_samples(shards: Shards, options: Options) -> Listing:
     numbers = classes.labels.tolist()
     members = {path: index.table["member"].to_pylist() for path, index in indexes.items()}
     entries = []
-    for (path, row, split), label, drawn in zip(rows, numbers, spread(numbers), strict=True):
-        entries.append(Labelled(path, label, split or drawn, row, is_drawn=split is None, member=members[path][row]))
+    for (path, row, split), label, spread_split in zip(rows, numbers, spread(numbers), strict=True):
+        entries.append(
+            Labelled(path, label, split or spread_split, row, is_drawn=split is None, member=members[path][row])
+        )
     check_classes(entries, classes.names, Path(shards.where))
     positions = {}
     for path, index in indexes.items():
-        positions[path] = (index.table["offset"].to_pylist(), index.table["size"].to_pylist())
+        positions[path] = (index.table["offset"].to_numpy(), index.table["size"].to_numpy())
     notes = [*([unread_note(unread)] if unread else []), *_note_unread(indexes.values())]
     return Listing(tuple(entries), classes.names, Positions(positions).read, tuple(notes))
 
@@ -347,23 +218,23 @@ class Sample:
     def choose_image(self, name: str | None) -> str:
         """Return the field that holds the image. Raises TarError if there is none, or more than one."""
         if name is not None:
-            chosen = [field for field in self.fields if field == name.casefold()]
+            images = [field for field in self.fields if field == name.casefold()]
         else:
-            chosen = [field for field in self.fields if f".{field.rpartition('.')[2]}" in SUFFIXES]
-        if len(chosen) == 1:
-            return chosen[0]
-        if not chosen:
+            images = [field for field in self.fields if f".{field.rpartition('.')[2]}" in SUFFIXES]
+        if len(images) == 1:
+            return images[0]
+        if not images:
             expected = f".{name}" if name is not None else f"an image ({', '.join(SUFFIXES)})"
             raise TarError(f"has the sample {show_name(self.key)} with {self._describe()}; expected {expected}")
         raise TarError(
             f"has the sample {show_name(self.key)} with several images; choose one, such as "
-            f"#image={show_name(chosen[0])}"
+            f"#image={show_name(images[0])}"
         )
 
     def choose_label(self, name: str | None) -> str:
         """Return the field that holds the label: KEY.NAME, or KEY.json with a field NAME. Raises TarError."""
-        wanted = TEXT_LABEL if name is None else name.casefold()
-        for field in (wanted, JSON_LABEL):
+        text_field = TEXT_LABEL if name is None else name.casefold()
+        for field in (text_field, JSON_LABEL):
             if field in self.fields:
                 return field
         expected = f".{name or TEXT_LABEL}, or .{JSON_LABEL} with the field {name or FIELD}"

@@ -258,7 +258,7 @@ def name_dataset(path_or_name: str, name: str, label: str | None = None) -> str:
     Raises ValueError, with `name` as the subject, if there is no such data set, or if it has two splits.
     """
     from tasks.datasets import feature_table
-    from tasks.datasets.dataset import TABLE
+    from tasks.datasets.dataset import HUB, TABLE
     from tasks.datasets.options import RAW, split
     from tasks.datasets.places import EMBEDDED, OWN
 
@@ -269,6 +269,8 @@ def name_dataset(path_or_name: str, name: str, label: str | None = None) -> str:
         if Path(path_or_name).suffix.lower() not in feature_table.SUFFIXES:
             raise ValueError(f"{name} is {path_or_name!r}; with a label column, it must be a table (.csv or .parquet)")
         return f"{TABLE}{Path(path_or_name).expanduser()}#label={label}#{RAW}"
+    if path_or_name.startswith(HUB):
+        return path_or_name
     kind = path_or_name.partition(":")[0]
     if kind in OWN or path_or_name.partition("#")[0] in EMBEDDED:
         folder = Path(path_or_name.partition(":")[2].partition("#")[0]).expanduser()

@@ -63,7 +63,7 @@ def test_python_has_the_options_of_the_command_line() -> None:
 
 
 def test_yaml_files_have_the_declared_options() -> None:
-    assert set(spec_file.EXECUTION_KEYS) - {"store"} == set(EXECUTION) - {"again", "all_cells", "same_code"}
+    assert set(spec_file.EXECUTION_KEYS) - {"store"} == set(EXECUTION) - {"again", "all_cells", "same_code", "download"}
     assert set(spec_file.SEARCH_KEYS) - {"over"} == set(SEARCH)
 
 

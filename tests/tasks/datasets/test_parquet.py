@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tasks.datasets import catalog, row_groups
 from tasks.datasets.catalog import files, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, as_shape
+from tasks.datasets.labelled import Labelled
 from tasks.datasets.notes import data_notes
+from tasks.datasets.row_groups import GroupedImages
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 6, 4, 3), dtype=np.uint8)
 
@@ -157,3 +160,59 @@ def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (written(tmp_path / "set") / "train.parquet").write_bytes(b"not parquet at all")
     with pytest.raises(DatasetError, match=r"train\.parquet cannot be read"):
         pin(Dataset(f"parquet:{tmp_path / 'set'}"))
+
+
+def test_any_columns_hold_images_and_labels(tmp_path: Path) -> None:
+    expected = pin(Dataset(f"parquet:{written(tmp_path / 'usual')}")).digest
+    folder = tmp_path / "named"
+    folder.mkdir()
+    for split in ("train", "test"):
+        usual = pq.read_table(tmp_path / "usual" / f"{split}.parquet")
+        columns = {"id": list(range(len(usual))), "picture": usual["img"], "fine_label": usual["label"]}
+        pq.write_table(pa.table(columns), folder / f"{split}.parquet")
+    for written_options in ("#image=picture,label=fine_label", "#label=Fine_Label#image=picture"):
+        assert pin(Dataset(f"parquet:{folder}{written_options}")).digest == expected
+    assert pin(Dataset(f"parquet:{folder}#label=id#image=picture")).digest != expected
+    for option, message in {
+        "": "columns id, picture, fine_label; expected img or image, and label. For other columns, add "
+        "#image=picture#label=id to the data set's name",
+        "#image=picture": "expected picture, and label. For other columns, add #label=id to the data set's name",
+        "#image=id,label=id": "train.parquet: column id is int64; it must contain encoded images, as bytes or as",
+        "#image=a,image=b": "has two images, #image=a and #image=b; keep one",
+        "#columns=a": "has no option #columns=a; the options are #HEIGHTxWIDTH, #grey and #rgb, #bits9 to #bits16, "
+        "#image=NAME and #label=NAME, and #inverted10",
+    }.items():
+        with pytest.raises(DatasetError) as caught:
+            pin(Dataset(f"parquet:{folder}{option}"))
+        assert message in str(caught.value)
+    with pytest.raises(DatasetError, match="has no option #label=dogs; the options are"):
+        pin(Dataset("folder:scans#label=dogs"))
+
+
+def test_rows_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(row_groups, "TOGETHER", 1)
+    monkeypatch.setattr(row_groups, "KEPT", 0)
+    path = written(tmp_path / "set", group=2) / "train.parquet"
+    images = GroupedImages({path: "img"})
+    for rows in (range(6), (5, 0, 3, 1, 4, 2), (4, 0, 2, 5, 1, 3)):
+        for row in rows:
+            assert images.read(Labelled(path, 0, "train", row)) == png(PICTURES[row])
+    assert list((tmp_path / "cache").iterdir()) == []  # the copy has no name
+    with pytest.raises(DatasetError, match=r"train\.parquet has changed since its labels were read"):
+        images.read(Labelled(path, 0, "train", 6))
+
+
+def test_large_sets_have_the_digest_of_loaded_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    name = f"parquet:{written(tmp_path / 'set', group=2)}"
+    expected = pin(Dataset(name))
+    images = load(expected)
+    monkeypatch.setattr(catalog, "LARGE", 0)
+    monkeypatch.setattr(catalog, "_loaded", {})
+    assert pin(Dataset(name)) == expected
+    rows = load(expected)
+    for split, of_rows in ((images.train, rows.train), (images.test, rows.test)):
+        everything = np.arange(len(split))
+        assert np.array_equal(split.pixels(everything), of_rows.pixels(everything))
+        assert np.array_equal(split.labels, of_rows.labels)
