@@ -1,6 +1,6 @@
 """Memory of an audit whose images exceed it: `membership` on generated JPEG images of 224 x 224.
 
-    python -m bench.large_sets --folder FOLDER [--images 100000] [--models 2] [--limit 4] [--out bench/results/NAME.md]
+    python -m bench.large_sets --folder FOLDER [--images 100000] [--models 4] [--limit 4] [--out bench/results/NAME.md]
 
 Writes the images below FOLDER (unless they are there), plans the audit and runs it in processes whose anonymous memory
 is limited to `--limit` GB (RLIMIT_DATA). Reports the largest anonymous memory of each kind of process (RssAnon, sampled
@@ -116,7 +116,7 @@ def measure(folder: Path, images: int, models: int, limit: float, address: str) 
         *("membership", f"question.data=folder:{folder / 'images'}#{SIDE}x{SIDE}#rgb", f"question.examples={images}"),
         *(f"question.models={models}", "training.network=bench.large_sets:average_squares", "training.epochs=1"),
     ]
-    engram = [sys.executable, "-m", "orchestrator.cli"]
+    engram = [sys.executable, "-c", "from engram_command import main; main()"]
     yield "plan", run_limited([*engram, "plan", *audit], limit, env)
     run = [*engram, "run", *audit, "--address", address, "--store", str(folder / "store")]
     yield "run", run_limited(run, limit, env)
@@ -142,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--models", type=int, default=2)
+    parser.add_argument("--models", type=int, default=4)
     parser.add_argument("--limit", type=float, default=4.0)
     parser.add_argument("--address", default="none")
     parser.add_argument("--out", type=Path)

@@ -55,8 +55,12 @@ class Selected:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, part: slice) -> Pixels:
+    def __getitem__(self, part: slice | Indices) -> Pixels:
         return self.split.pixels(self.rows[part])
+
+    def select(self, part: slice | Indices) -> Selected:
+        """Return some of the images, without reading them."""
+        return Selected(self.split, self.rows[part])
 
 
 @dataclass(frozen=True, eq=False)

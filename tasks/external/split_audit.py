@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate
+from tasks.datasets.picture_rows import Selected
 from tasks.external.audit_inputs import RecordSet, check_distinct
 from tasks.external.audited_model import Scores, ask_model
 from tasks.numerics import seeds, statistics
@@ -157,7 +158,7 @@ def evaluate(scores: pa.Table) -> SplitAudit:
     return SplitAudit(auc, rates, blind_auc, blind_p, len(members), len(nonmembers))
 
 
-Records = tuple[Array, NDArray[np.int64]]
+Records = tuple[Array | Selected, NDArray[np.int64]]
 
 
 def interval_of_area(area: float, positive: int, negative: int) -> Estimate:

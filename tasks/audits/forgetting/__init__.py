@@ -62,7 +62,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.images import Pixels
-from tasks.datasets.picture_rows import Selected, gather
+from tasks.datasets.picture_rows import gather
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 from tasks.programs.config import Program
@@ -76,7 +76,7 @@ def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     check_held(config.query.data)
     order = handout_order(config.probes)
     images = load_probes(config.probes).images
-    yield order.name, gather([Selected(images.split, images.rows[order.order])])
+    yield order.name, gather([images.select(order.order)])
 
 
 def split(config: Forgetting) -> Split | None:

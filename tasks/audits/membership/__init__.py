@@ -54,6 +54,7 @@ from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import count_copies
+from tasks.datasets.picture_rows import gather
 from tasks.programs.config import Program
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
     """Yield the records and the non-members as one shuffled set, for the owner of a model to evaluate."""
     question = question_about(config)
     handout = handout_order(question)
-    yield handout.name, pictures(question)[1][handout.order]
+    images = pictures(question)[1]
+    yield handout.name, gather([images.select(handout.order)])
 
 
 def subject(config: Membership) -> str:

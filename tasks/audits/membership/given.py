@@ -28,13 +28,13 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import is_table
 from tasks.datasets.mixtures import Part
-from tasks.datasets.picture_rows import Selected, gather
+from tasks.datasets.picture_rows import Concatenated, Selected, Sliceable
 from tasks.external.blinding import HandedOut, blind_images
 from tasks.numerics import seeds
 from tasks.worker.files import FileError
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Labels, PictureSet, Pixels
+    from tasks.datasets.images import Labels, PictureSet
     from tasks.external.sent_table import Sent
 
 Floats = NDArray[np.float64]
@@ -97,15 +97,13 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
     )
 
 
-def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:
+def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Selected, Labels]:
     """Return rows, images and labels, of the records first and then of the non-members."""
-    rows = [asked_rows(part) for part in (config.records, config.unseen)]
-    sets = [load(part.data) for part in (config.records, config.unseen)]
-    return (
-        np.concatenate(rows),
-        gather([Selected(images.train, part_rows) for images, part_rows in zip(sets, rows, strict=True)]),
-        np.concatenate([images.train.labels[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
-    )
+    records = asked_rows(config.records)
+    unseen = asked_rows(config.unseen)
+    both = Concatenated([load(part.data).train for part in (config.records, config.unseen)])
+    rows_of_both = np.concatenate([records, unseen + both.begins[1]])
+    return np.concatenate([records, unseen]), Selected(both, rows_of_both), both.labels[rows_of_both]
 
 
 def asked_rows(part: Part) -> NDArray[np.int64]:
@@ -151,14 +149,14 @@ class Said:
     right: NDArray[np.bool_] | None = None
 
 
-def _ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
+def _ask_source(config: Ask, images: Selected, labels: Labels) -> Said:
     """Score the images with the model file, or read the owner's table."""
     if isinstance(config.source, AskedFile):
         return ask_file(config.source, load(config.records.data), images, labels)
     return read_table(config, config.source, labels)
 
 
-def ask_file(source: AskedFile, data: PictureSet, images: Pixels, labels: Labels) -> Said:
+def ask_file(source: AskedFile, data: PictureSet, images: Sliceable, labels: Labels) -> Said:
     from tasks.external.loading import load_model
     from tasks.external.outputs import CLASS_ORDER, check_class_order
 

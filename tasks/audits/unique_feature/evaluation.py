@@ -17,12 +17,12 @@ from tasks.audits.unique_feature.answered_images import answered_predictor, is_a
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.audits.unique_feature.scores import Array, log_probabilities
-from tasks.audits.unique_feature.unseen_images import TrainingImages, only_copies, split_images
+from tasks.audits.unique_feature.unseen_images import TrainingImages, split_images
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
 from tasks.datasets.images import Pixels
-from tasks.datasets.picture_rows import Converted, Selected, Sliceable, hold, reshape_images, whole_split
+from tasks.datasets.picture_rows import Converted, Selected, Sliceable, hold, reshape_images
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
@@ -55,15 +55,12 @@ def probe_images(
 ) -> Sliceable:
     """Return the out-of-distribution probe images in a given shape.
 
-    Copies of `seen_images` are left out, and the first `count` of the rest are returned (0: all). Raises DatasetError
-    if all are copies.
+    Copies of `seen_images` are left out, and the first `count` of the rest are returned (0: all).
     """
     images = split_images(load(probe), split)
     rows = np.arange(len(images))
     if seen_images is not None:
-        rows = rows[~seen_images.is_copy(reshape_images(whole_split(images), shape))]
-        if not len(rows):
-            raise only_copies(seen_images, probe, split, len(images))
+        rows = rows[~seen_images.copies_in(probe, split)]
     return hold(reshape_images(Selected(images, rows[: count or None]), shape))
 
 

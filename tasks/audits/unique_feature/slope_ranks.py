@@ -35,7 +35,7 @@ from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, bur
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Pixels, Splits, as_shape
-from tasks.datasets.picture_rows import Selected, Sliceable, gather
+from tasks.datasets.picture_rows import Sliceable, gather
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure, rank_p_value
 
@@ -297,7 +297,8 @@ def label_images(family_config: Relatives, data: Splits, examples: int, canary: 
     label = data.train.labels[canary]
     rows = np.flatnonzero(data.test.labels == label)
     if family_config.seen is not None:
-        rows = rows[~family_config.seen.is_copy(Selected(data.test, rows))]
+        seen = family_config.seen
+        rows = rows[~seen.copies_in(seen.data, "test")[rows]]
     if len(rows):
         return data.test.pixels(rows[:IMAGES])
     rows = np.flatnonzero(data.train.labels[: examples or None] == label)
@@ -310,14 +311,18 @@ def label_images(family_config: Relatives, data: Splits, examples: int, canary: 
 
 def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:
     """Return the first test images of the label in the probe set. Raises ValueError if it has none."""
-    data = load(family_config.probe)
-    images = data.test.pixels(np.flatnonzero(data.test.labels == label)[:IMAGES])
-    if not len(images):
+    return as_shape(load(family_config.probe).test.pixels(probe_label_rows(family_config, label)), shape)
+
+
+def probe_label_rows(family_config: Relatives, label: int) -> NDArray[np.int64]:
+    """Return the rows of `probe_label_images`. Raises ValueError if there are none."""
+    rows = np.flatnonzero(load(family_config.probe).test.labels == label)[:IMAGES]
+    if not len(rows):
         raise ValueError(
             f"probe {family_config.probe.name} has no test image of label {label}; to compare with references, it must "
             "contain images like those of training, with the labels of the models' classes"
         )
-    return as_shape(images, shape)
+    return rows
 
 
 def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:

@@ -17,9 +17,9 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import contents
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import PictureRows, Splits
+from tasks.datasets.large_images import LargeImages
 from tasks.datasets.picture_rows import (
     Concatenated,
-    Sliceable,
     is_in_memory,
     reshape_images,
     slices,
@@ -34,19 +34,36 @@ class TrainingImages:
     data: Dataset
     examples: int = 0
 
-    def is_copy(self, images: Sliceable) -> NDArray[np.bool_]:
-        """Return whether each image is a copy of a training image, shape (n,).
+    def copies_in(self, data: Dataset, split: str) -> NDArray[np.bool_]:
+        """Return whether each image of a split (`split_images`) is a copy of a training image, shape (n,).
 
-        The images must have the shape of the training images. Uniform images, which show nothing, never count as
-        copies.
+        Images are compared in the shape of the training images. Uniform images, which show nothing, never count as
+        copies. Images that are not in memory are compared by their files, as in `tasks.datasets.copies`. If only one of
+        both sets is in memory, no copy is known.
         """
-        training_digests = training_contents(self.data, self.examples)
-        copies = np.zeros(len(images), bool)
-        for part, pixels in slices(images):
+        return _find_copies(self, data, split)
+
+
+@lru_cache(maxsize=16)
+def _find_copies(training_images: TrainingImages, data: Dataset, split: str) -> NDArray[np.bool_]:
+    trained_on = load(training_images.data)
+    probed = load(data)
+    images = split_images(probed, split)
+    copies = np.zeros(len(images), bool)
+    if isinstance(trained_on, LargeImages) and isinstance(probed, LargeImages):
+        files = probed.test_hashes
+        if split == "both":
+            files = np.concatenate([files, probed.train_hashes])
+        known_files = {digest.tobytes() for digest in trained_on.train_hashes[: training_images.examples or None]}
+        copies[:] = [digest.tobytes() in known_files for digest in files]
+    elif is_in_memory(trained_on.train) and is_in_memory(images):
+        training_digests = training_contents(training_images.data, training_images.examples)
+        for part, pixels in slices(reshape_images(whole_split(images), trained_on.shape)):
             values = pixels.reshape(len(pixels), -1)
             rows = np.flatnonzero(values.min(axis=1) < values.max(axis=1))
             copies[part.start + rows] = [digest.tobytes() in training_digests for digest in contents(pixels[rows])]
-        return copies
+    copies.setflags(write=False)
+    return copies
 
 
 @lru_cache(maxsize=4)
@@ -63,42 +80,29 @@ def split_images(data: Splits, split: str) -> PictureRows:
 
 
 def seen_images(config: UniqueFeature) -> TrainingImages | None:
-    """Return the training images to leave out, or None if no probe or test image is a copy of one.
-
-    Images that are not in memory are compared by the jobs, not in planning, which would read all of them.
-    """
+    """Return the training images to leave out, or None if no probe or test image is a copy of one."""
     question = config.trained
     if question is None:
         return None
     training_images = TrainingImages(question.data, question.examples)
-    if not (is_in_memory(load(question.data).train) and is_in_memory(load(config.probe).test)):
-        return training_images
     copies = count_copies(training_images, config.probe, config.probe_split)
     if copies or has_test_copies(training_images):
         return training_images
     return None
 
 
-@lru_cache(maxsize=4)
 def has_test_copies(training_images: TrainingImages) -> bool:
     """Return whether test images of the data set are exact copies of its training images."""
-    return bool(training_images.is_copy(whole_split(load(training_images.data).test)).any())
+    return bool(training_images.copies_in(training_images.data, "test").any())
 
 
-@lru_cache(maxsize=16)
 def count_copies(training_images: TrainingImages, probe: Dataset, split: str) -> int:
     """Count the probe images that are exact copies of training images. Raises DatasetError if all are."""
-    probe_rows = split_images(load(probe), split)
-    probe_pixels = reshape_images(whole_split(probe_rows), load(training_images.data).shape)
-    copies = int(training_images.is_copy(probe_pixels).sum())
-    if copies == len(probe_pixels):
-        raise only_copies(training_images, probe, split, copies)
+    is_copy = training_images.copies_in(probe, split)
+    copies = int(is_copy.sum())
+    if copies == len(is_copy):
+        raise DatasetError(
+            f"probe: all {copies:,} images of {probe.name} (probe_split={split}) are exact copies of training images "
+            f"of {training_images.data.name}. Choose images that the networks are not trained on"
+        )
     return copies
-
-
-def only_copies(training_images: TrainingImages, probe: Dataset, split: str, copies: int) -> DatasetError:
-    """Return the error for a probe set of which every image is a copy of a training image."""
-    return DatasetError(
-        f"probe: all {copies:,} images of {probe.name} (probe_split={split}) are exact copies of training images "
-        f"of {training_images.data.name}. Choose images that the networks are not trained on"
-    )

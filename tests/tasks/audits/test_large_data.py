@@ -33,7 +33,7 @@ CONFIGS = {
     "membership canaries": Membership(
         Canaries(Dataset("digits"), models=2, canaries=20, mislabelled=True, canary_images="glyph"), SMALL
     ),
-    "membership loss": Membership(LossAttack(TrainedExample(examples=40), references=2), SMALL),
+    "membership loss": Membership(LossAttack(TrainedExample(examples=40), references=4), SMALL),
     "density": replace(DENSITY["smoke"], question=replace(DENSITY["smoke"].question, examples=200, samples=2)),
     "forgetting": FORGETTING["smoke"],
     "unique_feature": UNIQUE_FEATURE["smoke"],

@@ -390,7 +390,9 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
     if min(records, len(images) - records) < FEWEST:
         return BLIND.empty_table()
     area, p_value = split_audit.blind_control(
-        (images[:records], labels[:records]), (images[records:], labels[records:]), config.seed
+        (images.select(slice(records)), labels[:records]),
+        (images.select(slice(records, None)), labels[records:]),
+        config.seed,
     )
     areas = interval_columns("area", area)
     return make_table(BLIND, records=records, others=len(images) - records, **areas, p_value=p_value)

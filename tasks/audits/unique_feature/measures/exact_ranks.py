@@ -58,6 +58,7 @@ from tasks.audits.unique_feature.slope_ranks import (
     label_images,
     mean_standardised_slopes,
     probe_label_images,
+    probe_label_rows,
     rank_alone,
     rank_rows,
     slope_features,
@@ -398,7 +399,7 @@ def _plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     panel = tuple(single.config for single in trainings.single_models)
     first = replace(panel[0], outputs=None)
     assert first.label is not None
-    probe_label_images(first.relatives, first.shape, first.label)  # fails now, not in a job
+    probe_label_rows(first.relatives, first.label)  # fails now, not in a job
     references = tuple(replace(first, number=number, model=model) for number, model in enumerate(question.references))
     return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 

@@ -26,6 +26,7 @@ from tasks.audits.unique_feature.slope_ranks import (
     feature_region,
     mean_standardised_slopes,
     probe_label_images,
+    probe_label_rows,
     rank_alone,
     slope_sets,
 )
@@ -106,7 +107,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     panel = tuple(single.config for single in trainings.single_models)
     first = panel[0]
     assert first.label is not None
-    probe_label_images(first.relatives, first.shape, first.label)  # fails now, not in a job
+    probe_label_rows(first.relatives, first.label)  # fails now, not in a job
     inputs = tuple(job for single in trainings.single_models for job in single.inputs)
     return (Job(weight_ranks, WeightRanks(panel), inputs),)
 
