@@ -71,10 +71,10 @@ class Room:
         reason = f"the disk has {gigabytes(self.free)} free"
         if self.allowed is not None and self.used + needed > self.allowed:
             reason = f"{SIZE_VARIABLE} allows {gigabytes(self.allowed)}"
-        in_use = self.used - sum(size for _, size in self.removable)
+        others = self.used - sum(size for _, size in self.removable)
         raise DatasetError(
-            f"the images need {gigabytes(needed)} in the cache {cache_folder()}, but {reason} and files of "
-            f"{gigabytes(in_use)} are in use; set ENGRAM_CACHE to a folder with more room"
+            f"the images need {gigabytes(needed)} in the cache {cache_folder()}, but {reason}, and its other "
+            f"files of {gigabytes(others)} cannot be removed; set ENGRAM_CACHE to a folder with more room"
         )
 
 
@@ -131,5 +131,7 @@ def _is_in_use(path: Path) -> bool:
 
 
 def gigabytes(count: int) -> str:
-    """Return a number of bytes in GB with two digits."""
-    return f"{count / 10**9:.2g} GB" if count < 10**10 else f"{count / 10**9:,.0f} GB"
+    """Return a number of bytes in GB, with one decimal below 10 GB and two below 1 GB."""
+    if count < 10**9:
+        return f"{count / 10**9:.2f} GB"
+    return f"{count / 10**9:.1f} GB" if count < 10**10 else f"{count / 10**9:,.0f} GB"

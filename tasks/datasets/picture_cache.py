@@ -1,9 +1,9 @@
 """Decoded images in files on disk, for data sets larger than memory.
 
 Each file is named after the digest of its data set and lies in the cache folder (`tasks.datasets.cache_folder`). It
-contains the pixels of the training split followed by those of the test split, then all labels and checksums. One process
-writes it under another name and renames it while the other processes wait. An incomplete file is rewritten. Every row
-has a checksum, which is verified when a process first reads the row. Files may be deleted at any time.
+contains the pixels of the training split followed by those of the test split, then all labels and checksums. One
+process writes it under another name and renames it while the other processes wait. An incomplete file is rewritten.
+Every row has a checksum, which is verified when a process first reads the row. Files may be deleted at any time.
 
 All processes of a machine share the file through the page cache of the operating system. They read rows from it instead
 of mapping it into memory, because mapped pages would count as memory of each process, and a read error would end it.
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.cache_folder import cache_folder, make_room, open_in_use
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits, pixel_bytes
+from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits
 from tasks.datasets.pictures import THREADS
 
 RULE = "engram pictures 2"
@@ -225,7 +225,7 @@ def _open_file(path: Path, digest: str) -> Parts:
         raise Damaged(" ".join(str(error).split())) from None
     if size != rows * math.prod(about["shape"]) + length + END.size:
         raise Damaged(f"it has {size} bytes")
-    return Parts(file, about, labels, checksums.copy(), np.zeros(rows, bool))
+    return Parts(file, about, labels, checksums, np.zeros(rows, bool))
 
 
 def write(path: Path, digest: str, pictures: Splits) -> None:
@@ -260,7 +260,7 @@ def write(path: Path, digest: str, pictures: Splits) -> None:
 
 def file_size(pictures: Splits) -> int:
     """Return the size of the file in bytes, without its short description."""
-    return pixel_bytes(pictures) + 12 * (len(pictures.train) + len(pictures.test))
+    return (math.prod(pictures.shape) + 12) * (len(pictures.train) + len(pictures.test))
 
 
 def parts_of(pictures: Splits, rows: int) -> Iterator[tuple[Pixels, Labels]]:
