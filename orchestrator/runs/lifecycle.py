@@ -36,8 +36,8 @@ from orchestrator.scheduling.driver import Observer
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.options import Execution
-from orchestrator.spec.resolve import Cell, LeftOut, describe_data, left_out_as_json
-from orchestrator.spec.specification import Spec
+from orchestrator.spec.resolve import Cell, LeftOut, check_image_cache, describe_data, left_out_as_json
+from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import Store
 
 
@@ -61,6 +61,8 @@ def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list
     if idle_fields:
         lines.append(describe_idle_fields(idle_fields, spec))
     kept_cells = [keep_code(cell, store) for cell in cells]
+    if execution(spec).address in (None, "local", "none"):  # otherwise, the cache is on other machines
+        check_image_cache(kept_cells)
     return kept_cells, [*lines, *describe_data(kept_cells, cached_digests)]
 
 

@@ -21,6 +21,7 @@ from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
+from tasks.datasets.cache_need import cache_notes, check_cache
 from tasks.datasets.dataset import ROWS, Dataset, DatasetError, UnknownDataset, is_numbered, is_table
 from tasks.datasets.hub_cache import allow_downloads
 from tasks.datasets.notes import data_notes
@@ -396,15 +397,30 @@ def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
     return [part for part in values if getattr(part, "digest", "")]
 
 
+def pinned_datasets(cells: Iterable[Cell]) -> list[Dataset]:
+    """Return the distinct pinned data sets of these cells."""
+    return [value for value in pinned_data(cell.config for cell in cells) if isinstance(value, Dataset)]
+
+
+def check_image_cache(cells: Iterable[Cell]) -> None:
+    """Raise EngramError, before work begins, if the image cache has no room for the data sets of these cells."""
+    try:
+        check_cache(pinned_datasets(cells))
+    except Unavailable as error:
+        raise EngramError(str(error)) from None
+
+
 def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str]) -> list[str]:
     """Return notes about the pinned data sets of these cells, one line each.
 
-    Notes about single data sets (`tasks.datasets.notes`) come first, followed by audit notes that concern several.
+    Notes about single data sets (`tasks.datasets.notes`) come first, then the image cache that they need, then audit
+    notes that concern several.
     """
     notes: dict[str, None] = {}
-    for pinned_value in pinned_data(cell.config for cell in cells):
-        if isinstance(pinned_value, Dataset):
-            notes |= dict.fromkeys(data_notes(pinned_value, cached_digests))
+    datasets = pinned_datasets(cells)
+    for dataset in datasets:
+        notes |= dict.fromkeys(data_notes(dataset, cached_digests))
+    notes |= dict.fromkeys(cache_notes(datasets))
     for cell in cells:
         audit = audits.find(cell.audit).audit
         if audit.notes is not None:

@@ -1,9 +1,12 @@
-"""Decoded images in memory-mapped Arrow files on disk, for data sets larger than memory.
+"""Decoded images in files on disk, for data sets larger than memory.
 
-Each file is named after the digest of its data set. Files are in the folder ENGRAM_CACHE or, if that is not set, in
-`engram` in the user's cache folder. A file contains the rows of the training split followed by those of the test split.
-One process writes it under another name and renames it while the other processes wait. An incomplete file is rewritten.
+Each file is named after the digest of its data set and lies in the cache folder (`tasks.datasets.cache_folder`). It
+contains the pixels of the training split followed by those of the test split, then all labels and checksums. One
+process writes it under another name and renames it while the other processes wait. An incomplete file is rewritten.
 Every row has a checksum, which is verified when a process first reads the row. Files may be deleted at any time.
+
+All processes of a machine share the file through the page cache of the operating system. They read rows from it instead
+of mapping it into memory, because mapped pages would count as memory of each process, and a read error would end it.
 """
 
 from __future__ import annotations
@@ -12,24 +15,30 @@ import fcntl
 import json
 import math
 import os
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.datasets.cache_folder import cache_folder
+from tasks.datasets.cache_folder import cache_folder, make_room, open_in_use
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Opened, Pixels, Splits
+from tasks.datasets.pictures import THREADS
 
-RULE = "engram pictures 1"
-TOGETHER = 1 << 24  # bytes of pixels in one part of a file
+RULE = "engram pictures 2"
+TOGETHER = 1 << 24  # bytes of pixels that are decoded and written at a time
+ALONE = 1 << 20  # bytes of pixels that one thread reads faster than several
+END = struct.Struct("<II8s")  # length and CRC-32 of the labels, checksums and description that precede it
+MAGIC = b"ENGRAMP2"
 
 
 class Damaged(Exception):
@@ -37,7 +46,7 @@ class Damaged(Exception):
 
 
 def path_of(digest: str) -> Path:
-    return cache_folder() / f"{digest}.arrow"
+    return cache_folder() / f"{digest}.pixels"
 
 
 def open_cache(digest: str, pictures: Callable[[], Splits]) -> Opened:
@@ -55,13 +64,18 @@ def open_cache(digest: str, pictures: Callable[[], Splits]) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """An open file: the pixels of each part (rows, h w c), and the labels and CRC-32 checksums of all rows."""
+    """An open file: its description, and the labels and CRC-32 checksums of all rows."""
 
+    file: BinaryIO
     about: dict[str, Any]
-    pixels: tuple[NDArray[np.uint8], ...]  # all parts except the last have the same number of rows
     labels: Labels
     checksums: NDArray[np.uint32]
     checked: NDArray[np.bool_]  # rows whose checksum has been verified
+
+    @property
+    def width(self) -> int:
+        """The number of bytes of each row."""
+        return math.prod(self.about["shape"])
 
 
 @dataclass(eq=False)
@@ -91,15 +105,15 @@ class CacheFile:
     def _make(self, damaged: Parts | None) -> Parts:
         if damaged is None:
             with suppress(Damaged, OSError):
-                return _map_file(self.path, self.digest)
+                return _open_file(self.path, self.digest)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):
                 if damaged is None:
                     with suppress(Damaged, OSError):  # another process may have just written it
-                        return _map_file(self.path, self.digest)
+                        return _open_file(self.path, self.digest)
                 write(self.path, self.digest, self.pictures())
-            return _map_file(self.path, self.digest)
+            return _open_file(self.path, self.digest)
         except OSError as error:
             raise DatasetError(
                 f"the cache {self.path} cannot be written: {error.strerror or error}; "
@@ -111,7 +125,7 @@ class CacheFile:
 
 @dataclass(frozen=True, eq=False)
 class MappedRows:
-    """A range of rows in a mapped file: `count` rows, starting with `first`."""
+    """A range of rows in a cache file: `count` rows, starting with `first`."""
 
     file: CacheFile
     first: int
@@ -141,85 +155,112 @@ class MappedRows:
 
 def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the pixels of these rows (rows, h w c). Raises Damaged if a row differs from what was written."""
-    rows_per_part = len(parts.pixels[0])
-    out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
-    in_part = rows // rows_per_part
-    for part in np.unique(in_part):
-        is_in_part = in_part == part
-        out[is_in_part] = parts.pixels[part][rows[is_in_part] - part * rows_per_part]
+    out = np.empty((len(rows), parts.width), np.uint8)
+    if out.nbytes <= ALONE:
+        _read_rows(parts, rows, out)
+        return out
+    step = math.ceil(len(rows) / THREADS)
+    portions = [slice(first, first + step) for first in range(0, len(rows), step)]
+    for _ in _readers().map(lambda portion: _read_rows(parts, rows[portion], out[portion]), portions):
+        pass
+    return out
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS)
+
+
+def _read_rows(parts: Parts, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    """Read consecutive rows together into `out`, and verify those that were not read before."""
+    ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    start = 0
+    for end in ends:
+        if start < end:
+            _read_at(parts.file, int(rows[start]) * parts.width, out[start:end])
+        start = end
     for index in np.flatnonzero(~parts.checked[rows]):
         if zlib.crc32(out[index]) != parts.checksums[rows[index]]:
             raise Damaged(f"row {rows[index]}")
     parts.checked[rows] = True
-    return out
 
 
-def _map_file(path: Path, digest: str) -> Parts:
-    """Map a file.
+def _read_at(file: BinaryIO, offset: int, out: NDArray[np.uint8]) -> None:
+    """Fill `out` from this offset. Raises Damaged if the file is too short or cannot be read."""
+    buffer = memoryview(out).cast("B")
+    done = 0
+    while done < len(buffer):
+        try:
+            count = os.preadv(file.fileno(), [buffer[done:]], offset + done)
+        except OSError as error:
+            raise Damaged(error.strerror or str(error)) from None
+        if not count:
+            raise Damaged("it is too short")
+        done += count
+
+
+def _open_file(path: Path, digest: str) -> Parts:
+    """Open a file.
 
     Raises Damaged if it is incomplete or belongs to another data set, and OSError if it does not exist.
     """
+    file = open_in_use(path)
+    size = os.fstat(file.fileno()).st_size
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        about = json.loads(reader.schema.metadata[b"about"])
+        length, checksum, magic = END.unpack(os.pread(file.fileno(), END.size, size - END.size))
+        if magic != MAGIC or length > size:
+            raise Damaged("its end is missing")
+        end = bytearray(length)
+        _read_at(file, size - END.size - length, np.frombuffer(end, np.uint8))
+        if zlib.crc32(end) != checksum:
+            raise Damaged("labels, checksums or description")
+        rows = int.from_bytes(end[:8], "little")
+        labels, checksums = (
+            np.frombuffer(end, kind, rows, offset) for kind, offset in (("<i8", 8), ("<u4", 8 + 8 * rows))
+        )
+        about = json.loads(end[8 + 12 * rows :])
         if (about["rule"], about["digest"]) != (RULE, digest):
             raise Damaged(f"it belongs to {about['rule']} {about['digest']}")
-        parts = []
-        for number in range(reader.num_record_batches):
-            parts.append(_part_of(*reader.get_batch_with_custom_metadata(number)))
-        rows = about["train"] + about["test"]
-        pixels, labels, checksums = zip(*parts, strict=True)
-        complete_parts = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+    except (struct.error, OSError, KeyError, TypeError, ValueError) as error:
         raise Damaged(" ".join(str(error).split())) from None
-    if len(complete_parts.labels) != rows:
-        raise Damaged(f"it has {len(complete_parts.labels)} rows of {rows}")
-    return complete_parts
-
-
-def _part_of(
-    batch: pa.RecordBatch, metadata: dict[bytes, bytes]
-) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
-    """Return a part's pixels (without copying), labels and checksums. Raises Damaged if labels or checksums differ."""
-    labels = np.array(batch.column("label"))
-    checksums = np.array(batch.column("crc32"))
-    if int(metadata[b"crc32"]) != checksum(labels, checksums):
-        raise Damaged("labels or checksums")
-    column = batch.column("pixels")
-    buffer = np.frombuffer(column.buffers()[1], np.uint8)
-    return buffer[: len(column) * column.type.byte_width].reshape(len(column), -1), labels, checksums
-
-
-def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
-    """Return the CRC-32 of a part's labels and checksums."""
-    return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
+    if size != rows * math.prod(about["shape"]) + length + END.size:
+        raise Damaged(f"it has {size} bytes")
+    return Parts(file, about, labels, checksums, np.zeros(rows, bool))
 
 
 def write(path: Path, digest: str, pictures: Splits) -> None:
-    """Write the file atomically. Raises OSError if the disk is full."""
+    """Write the file atomically. Raises OSError if the disk is full, and DatasetError if there is too little room."""
     train = pictures.train
     test = pictures.test
-    width = math.prod(pictures.shape)
     about = {"rule": RULE, "digest": digest, "shape": pictures.shape, "train": len(train), "test": len(test)}
     about |= {"classes": pictures.classes, "names": pictures.names}
-    fields = [("pixels", pa.binary(width)), ("label", pa.int64()), ("crc32", pa.uint32())]
-    schema = pa.schema(fields, metadata={"about": json.dumps(about)})
     for stale_file in path.parent.glob(
         f".{path.name}.*"
     ):  # left by a killed process, since only one process writes at a time
         stale_file.unlink(missing_ok=True)
+    make_room(file_size(pictures))
     aside = path.with_name(f".{path.name}.{os.getpid()}")
+    all_labels: list[Labels] = []
+    checksums: list[int] = []
     try:
-        with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for images, labels in parts_of(pictures, max(1, TOGETHER // width)):
-                checksums = np.array([zlib.crc32(image.tobytes()) for image in images], np.uint32)
-                pixels = pa.py_buffer(np.ascontiguousarray(images))
-                column = pa.Array.from_buffers(pa.binary(width), len(images), [None, pixels])
-                batch = pa.record_batch([column, pa.array(labels), pa.array(checksums)], schema=schema)
-                writer.write_batch(batch, custom_metadata={"crc32": str(checksum(labels, checksums))})
+        with aside.open("wb") as file:
+            for images, labels in parts_of(pictures, max(1, TOGETHER // math.prod(pictures.shape))):
+                contiguous = np.ascontiguousarray(images)
+                file.write(contiguous.data)
+                checksums += (zlib.crc32(image) for image in contiguous.reshape(len(contiguous), -1))
+                all_labels.append(labels)
+            count = len(checksums).to_bytes(8, "little")
+            label_bytes = np.concatenate([*all_labels, np.zeros(0, np.int64)]).astype("<i8").tobytes()
+            end = count + label_bytes + np.array(checksums, "<u4").tobytes() + json.dumps(about).encode()
+            file.write(end + END.pack(len(end), zlib.crc32(end), MAGIC))
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def file_size(pictures: Splits) -> int:
+    """Return the size of the file in bytes, without its short description."""
+    return (math.prod(pictures.shape) + 12) * (len(pictures.train) + len(pictures.test))
 
 
 def parts_of(pictures: Splits, rows: int) -> Iterator[tuple[Pixels, Labels]]:

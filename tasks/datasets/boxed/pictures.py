@@ -7,16 +7,17 @@ the other processes wait. It may be deleted at any time.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.datasets.cache_folder import cache_folder
+from tasks.datasets.cache_folder import cache_folder, make_room, open_in_use
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Indices, Labels, Pixels, as_shape
 from tasks.datasets.picture_cache import alone
@@ -80,6 +81,9 @@ SHARE = 0.5  # fraction of the available memory that squares may use
 PORTION = 1024  # images in memory at a time while a file is written
 
 
+_in_use: dict[Path, BinaryIO] = {}  # open files, which are not removed to make room
+
+
 class Decodable(Protocol):
     def picture(self, row: int) -> Pixels: ...
 
@@ -112,6 +116,7 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
         with alone(path):
             squares = _whole_file(path, shape)
             if squares is None:
+                make_room(math.prod(shape))
                 _write_squares(path, pictures, rows, shape)
                 squares = _whole_file(path, shape)
     except OSError as error:
@@ -119,6 +124,9 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
             f"the cache {path} cannot be written: {error.strerror or error}; "
             "set ENGRAM_CACHE to a folder with free space"
         ) from None
+    if path not in _in_use:
+        with suppress(OSError):
+            _in_use[path] = open_in_use(path)
     if squares is None:
         raise DatasetError(f"the cache {path} is damaged again right after it was written")
     return squares
