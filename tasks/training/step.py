@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, step_keys
-from tasks.models.layers import Mode
+from tasks.models.layers import GradientPlace, Mode
 from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
@@ -56,6 +56,9 @@ class Step:
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # rows per part
         self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # sums of the parts' gradients
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
+        self.places: dict[str, GradientPlace] = {}
+        if optimiser.gradients is not None and self.sums is None:
+            self.places = {name: GradientPlace(view) for name, view in optimiser.gradients.views.items()}
         # The weights as autograd leaves, without a record of earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
         self.tensors = {
@@ -187,7 +190,10 @@ class Step:
             training=True,
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
+            places=self.places,
         )
+        for place in self.places.values():
+            place.uses = 0
         with autocast(part.pixels.device.type, self.precision):
             losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode))
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)
