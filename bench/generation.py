@@ -393,8 +393,8 @@ def estimated(estimates: Estimates, precision: str) -> None:
         estimates.engram_log_p(sampling_in(precision))
 
 
-# Tiles (samples, units, inputs, warps, stages) that the compiler fits into registers, by precision. The second ones take
-# fewer registers, so that two programs share an SM and one can multiply while the other computes exponentials.
+# Tiles (samples, units, inputs, warps, stages) that the compiler fits into registers, by precision. The first ones are
+# used. Others take fewer registers, so that two programs share an SM: one multiplies and one computes exponentials.
 CANDIDATES: Mapping[str, Sequence[tuple[int, int, int, int, int]]] = {
     "float32": ((128, 128, 16, 8, 4), (128, 64, 16, 8, 4), (128, 64, 32, 8, 3)),
     "TF32": ((128, 128, 32, 8, 4), (128, 64, 32, 8, 4)),
@@ -413,10 +413,9 @@ def by_tiles(estimates: Estimates, rounds: int) -> Iterator[Row]:
             runs[" ".join(map(str, sizes))] = partial(estimated_with, estimates, name, decoder_kernels.Tiles(*sizes))
         seconds = in_turn(dict(runs), rounds, clock)
         used = next(iter(seconds.values()))
-        for sizes, time in seconds.items():
-            yield Row(
-                f"log p, {name}: tiles {sizes}, {kind}", f"{time:.3f} s", f"{used:.3f} s, tiles used", used / time
-            )
+        for tiles, time in seconds.items():
+            subject = f"log p, {name}: tiles {tiles}, {kind}"
+            yield Row(subject, f"{time:.3f} s", f"{used:.3f} s, tiles used", used / time)
 
 
 def estimated_with(estimates: Estimates, name: str, tiles: Tiles) -> None:
