@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
@@ -52,6 +52,9 @@ from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy
 from tasks.worker import hardware
 from tasks.worker.hardware import full_float32
+
+if TYPE_CHECKING:
+    from tasks.models.decoder_kernels import Tiles
 
 SAMPLES = 256
 FEW = 2
@@ -329,6 +332,8 @@ def stacked(
     assert step is not None
     assert estimates is not None
     yield from by_precision(estimates, step, rounds, kind)
+    if estimates.way("float32") == "triton":
+        yield from by_tiles(estimates, rounds)
 
 
 def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> Iterator[Row]:
@@ -386,6 +391,39 @@ def estimated(estimates: Estimates, precision: str) -> None:
     """Run one estimate with the decoder's products in this precision."""
     with products_in(precision):
         estimates.engram_log_p(sampling_in(precision))
+
+
+# Tiles (samples, units, inputs, warps, stages) that the compiler fits into registers, by precision. The first ones are
+# used. Others take fewer registers, so that two programs share an SM: one multiplies and one computes exponentials.
+CANDIDATES: Mapping[str, Sequence[tuple[int, int, int, int, int]]] = {
+    "float32": ((128, 128, 16, 8, 4), (128, 64, 16, 8, 4), (128, 64, 32, 8, 3)),
+    "TF32": ((128, 128, 32, 8, 4), (128, 64, 32, 8, 4)),
+    "bfloat16": ((128, 128, 64, 8, 4), (128, 64, 64, 8, 4)),
+}
+
+
+def by_tiles(estimates: Estimates, rounds: int) -> Iterator[Row]:
+    """Measure the kernels for log p with other sizes of tiles. Requires a GPU and Triton."""
+    from tasks.models import decoder_kernels
+
+    kind, clock = clock_for(estimates.pixels.device)
+    for name, candidates in CANDIDATES.items():
+        runs = {}
+        for sizes in candidates:
+            runs[" ".join(map(str, sizes))] = partial(estimated_with, estimates, name, decoder_kernels.Tiles(*sizes))
+        seconds = in_turn(dict(runs), rounds, clock)
+        used = next(iter(seconds.values()))
+        for tiles, time in seconds.items():
+            subject = f"log p, {name}: tiles {tiles}, {kind}"
+            yield Row(subject, f"{time:.3f} s", f"{used:.3f} s, tiles used", used / time)
+
+
+def estimated_with(estimates: Estimates, name: str, tiles: Tiles) -> None:
+    """Run one estimate with tiles of these sizes."""
+    from tasks.models import decoder_kernels
+
+    with mock.patch.dict(decoder_kernels.TILES, {PRECISIONS[name]: tiles}):
+        estimated(estimates, name)
 
 
 def estimated_by_torch(estimates: Estimates, precision: str) -> None:

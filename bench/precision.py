@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.engine import VAE, VAE_BATCH, first
-from bench.measuring import Row, parse_options, publish
+from bench.measuring import Row, parse_options, publish, write
 from measurement.report import measurement_facts
 from tasks.audits.membership.trainings import log_odds
 from tasks.datasets.catalog import load
@@ -48,23 +48,24 @@ SAMPLES = 256
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its data, and how many of its images it is trained on."""
+    """A network, its data, and how many of its images it is trained and tested on."""
 
     network: str
     data: str
     examples: int
     epochs: int
     seeds: int
+    tests: int = 1000
     batch: int = 64
 
 
 CASES = (
-    Case("mlp1", "mnist", 1000, 30, 8),
-    Case("cnn1", "mnist", 500, 10, 6),
-    Case("cnn2", "cifar10", 500, 12, 6),
-    Case("resnet18", "cifar10", 256, 6, 3),
+    Case("mlp1", "mnist", 1000, 20, 8),
+    Case("cnn1", "mnist", 400, 8, 5, 500),
+    Case("cnn2", "cifar10", 400, 10, 5, 500),
+    Case("resnet18", "cifar10", 128, 5, 3, 200),
 )
-AUTOENCODER = Case("vae", "mnist", 2000, 20, 4, VAE_BATCH)
+AUTOENCODER = Case("vae", "mnist", 1000, 15, 4, 500, VAE_BATCH)
 
 
 def train(learning: Objective, data: Images, case: Case, precision: Precision, device: torch.device) -> list[Trained]:
@@ -180,33 +181,43 @@ def log_p(
         return estimate_log_density(VAE, tensors, pixels, rows, members, sampling).log_p[0].cpu()
 
 
-def images_of(case: Case, tests: int) -> Images:
-    """Return the training images of a case and the first test images, or digits if the data set is not available."""
+def images_of(case: Case) -> Images:
+    """Return the training and test images of a case, or digits of their shape if the data set is not available."""
     try:
         data = load(Dataset(case.data))
     except DatasetError:
         data = load(Dataset("digits#28x28" if case.data == "mnist" else "digits#32x32#rgb"))
     train = first(data, case.examples)
+    tests = slice(case.tests)
     return Images(
-        train.train_images, train.train_labels, data.test_images[:tests], data.test_labels[:tests], data.classes
+        train.train_images, train.train_labels, data.test_images[tests], data.test_labels[tests], data.classes
     )
 
 
-def rows(cases: Sequence[Case], autoencoder: Case, tests: int, points: int, device: torch.device) -> Iterator[Row]:
+def measure(cases: Sequence[Case], autoencoder: Case, points: int, device: torch.device) -> Iterator[Row]:
+    """Yield the rows of all cases, as they are measured."""
+    yield from density_rows(autoencoder, images_of(autoencoder), device, points)
     for case in cases:
-        yield from classifier_rows(case, images_of(case, tests), device)
-    yield from density_rows(autoencoder, images_of(autoencoder, tests), device, points)
+        yield from classifier_rows(case, images_of(case), device)
 
 
 def main() -> None:
     arguments = parse_options(__doc__)
     device = torch.device(arguments.device)
+    cases: Sequence[Case] = CASES
+    autoencoder = AUTOENCODER
+    points = 64
     if arguments.tiny:
-        cases = [replace(case, examples=40, epochs=1, seeds=2) for case in CASES[:2]]
-        found = list(rows(cases, replace(AUTOENCODER, examples=40, epochs=1, seeds=2), 20, 2, device))
-    else:
-        found = list(rows(CASES, AUTOENCODER, 1000, 64, device))
-    publish("Errors of lower precisions", measurement_facts("MNIST and CIFAR-10", device), found, arguments.out)
+        cases = [replace(case, examples=40, epochs=1, seeds=2, tests=20) for case in CASES[:2]]
+        autoencoder = replace(AUTOENCODER, examples=40, epochs=1, seeds=2, tests=20)
+        points = 2
+    title = "Errors of lower precisions"
+    facts = measurement_facts("MNIST and CIFAR-10", device)
+    rows: list[Row] = []
+    for row in measure(cases, autoencoder, points, device):
+        rows.append(row)
+        write(title, facts, rows, arguments.out)  # so that an interrupted run keeps its rows
+    publish(title, facts, rows, arguments.out)
 
 
 if __name__ == "__main__":

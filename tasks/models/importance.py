@@ -160,7 +160,8 @@ def fused_decoder(vae: Vae, tensors: Mapping[str, Tensor], precision: DecoderPre
         return None
     if not kernels.fits(math.prod(vae.preparation.seen_shape), precision):
         return None
-    return kernels.Decoder(halves(tensors)[1], precision)
+    decoder: Decoder = kernels.Decoder(halves(tensors)[1], precision)
+    return decoder
 
 
 def has_kernels(device: torch.device) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,18 @@ class Weight:
     rate: float = 1.0  # factor on the learning rate, for the optimiser `nesterov`
 
 
+@dataclass
+class GradientPlace:
+    """Where the gradient of a weight is needed, (models, *shape), and how often a step has used the weight.
+
+    A product that is the weight's only use writes its gradient there directly. Otherwise, autograd adds the gradients
+    of all uses, and the caller copies the sum.
+    """
+
+    view: Tensor
+    uses: int = 0
+
+
 @dataclass(frozen=True)
 class Mode:
     """The mode in which a network is applied.
@@ -90,12 +102,14 @@ class Mode:
     Training draws dropout masks from `draws` and normalises with the batch's statistics. `real` (models, rows) is 1 for
     rows and 0 for padding, or None without padding. Padding affects only its own output. `channels_last` is the memory
     order in which images are convolved, which affects results only by rounding. A CPU always uses it for single models.
+    `places` are the places of gradients by weight name; a weight without one has none.
     """
 
     training: bool = False
     draws: CounterRng | None = None
     real: Tensor | None = None
     channels_last: bool = False
+    places: Mapping[str, GradientPlace] = field(default_factory=dict)
 
 
 EVALUATION = Mode()
@@ -146,17 +160,25 @@ class Layers:
             offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
         return self.apply_dense(name, x, weight, offset)
 
-    def apply_dense(self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
+    def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
         """Compute `dense` with weights (models, units, inputs) and biases (models, units).
 
         Under autocast, the result has autocast's precision.
         """
+        places = self._places(f"{name}.weight"), self._places(f"{name}.bias")
         if bias is None:
             bias = weight.new_zeros(weight.shape[:2])
         if is_autocast(x.device):
             dtype = torch.get_autocast_dtype(x.device.type)
             return affine(x.to(dtype), weight.to(dtype), bias.to(dtype), products(x.device, dtype))
-        return affine(x, weight, bias, self._by)
+        return affine(x, weight, bias, self._by, places)
+
+    def _places(self, name: str) -> GradientPlace | None:
+        """Return the place of a weight's gradient, and count this use of the weight."""
+        place = self.mode.places.get(name)
+        if place is not None:
+            place.uses += 1
+        return place
 
     def conv(
         self,
@@ -376,9 +398,12 @@ def _move_statistics(
             statistic.copy_(torch.where(has_rows, moved, statistic))
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
+Places = tuple[GradientPlace | None, GradientPlace | None]  # of a weight and a bias
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul, places: Places = (None, None)) -> Tensor:
     """Compute x W^T + b for each model, mapping (models, rows, inputs) to (models, rows, outputs)."""
-    result: Tensor = _Affine.apply(x, weight, bias, by)
+    result: Tensor = _Affine.apply(x, weight, bias, by, places)
     return result
 
 
@@ -386,24 +411,35 @@ class _Affine(torch.autograd.Function):
     """The product of a dense layer and its gradients, with the fastest matrix product on this machine."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul, places: Places) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
+        ctx.places = places
         return _each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
         by = ctx.by
-        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        bias_gradient = gradient.sum(1) if of_bias else None
-        return (
-            _each_model(by.row_gradient, gradient, weight, stacked=by.stacked) if of_x else None,
-            _each_model(by.weight_gradient, gradient, x, stacked=by.stacked) if of_weight else None,
-            bias_gradient,
-            None,
-        )
+        of_x, of_weight, of_bias, *_ = ctx.needs_input_grad
+        weight_place, bias_place = (_free_place(place, by) for place in ctx.places)
+        weight_gradient = bias_gradient = None
+        if of_weight and weight_place is not None:
+            weight_gradient = torch.bmm(gradient.mT, x, out=weight_place)
+        elif of_weight:
+            weight_gradient = _each_model(by.weight_gradient, gradient, x, stacked=by.stacked)
+        if of_bias:
+            bias_gradient = gradient.sum(1) if bias_place is None else torch.sum(gradient, 1, out=bias_place)
+        row_gradient = _each_model(by.row_gradient, gradient, weight, stacked=by.stacked) if of_x else None
+        return row_gradient, weight_gradient, bias_gradient, None, None
+
+
+def _free_place(place: GradientPlace | None, by: MatMul) -> Tensor | None:
+    """Return the tensor into which a product can write a gradient, or None if it must create one."""
+    if place is None or place.uses > 1 or not by.stacked:
+        return None
+    return place.view
 
 
 def _each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:

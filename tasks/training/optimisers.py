@@ -60,6 +60,18 @@ def fill_row(gradient: Tensor, size: int) -> Tensor:
     return torch.nn.functional.pad(row, (0, size - len(row)))
 
 
+def gather(gradients: Sequence[Tensor], into: ParameterBuffer) -> None:
+    """Copy the gradients (models, *shape) that are not yet in the buffer into it."""
+    targets = []
+    sources = []
+    for view, gradient in zip(into.views.values(), gradients, strict=True):
+        if gradient.data_ptr() != view.data_ptr():
+            targets.append(view)
+            sources.append(gradient)
+    if targets:
+        torch._foreach_copy_(targets, sources)
+
+
 class Optimiser(Protocol):
     """Updates the weights of every model with their gradients."""
 
@@ -67,6 +79,8 @@ class Optimiser(Protocol):
     moments: tuple[ParameterBuffer, ...]
     steps: Tensor  # (models,) float32: number of steps taken by each model
     rates: Tensor  # (models,): learning rate of each model
+    # The gradients that `step` uses, if it needs all of them in one buffer. A caller may have written some of them.
+    gradients: ParameterBuffer | None
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
         """Take one step with the gradients (models, *shape), in the order of the weights.
@@ -96,24 +110,24 @@ class Adam:
         self.moments: tuple[ParameterBuffer, ...] = (self.means, self.squares)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
-        self._gradients = None if device.type == "cpu" else weights.like()
+        self.gradients: ParameterBuffer | None = None if device.type == "cpu" else weights.like()
         # Split into rows of single models only once, since splitting takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
         self._step_counts = list(self.steps.unbind())
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        if self._gradients is None:
+        if self.gradients is None:
             for model in range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist():
                 self.step_of(model, [gradient[model] for gradient in gradients])
             return
-        torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
+        gather(gradients, self.gradients)
         if active is None:
             taking = torch.ones_like(self.steps, dtype=torch.bool)
         else:
             taking = active
         self.steps += taking
         scale, root = self.corrections()
-        buffers = (self.weights.buffer, self._gradients.buffer, self.means.buffer, self.squares.buffer)
+        buffers = (self.weights.buffer, self.gradients.buffer, self.means.buffer, self.squares.buffer)
         (triton_update() or torch_update)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
@@ -192,12 +206,13 @@ class RMSprop:
         self.epsilon = epsilon
         self.squares = weights.like()
         self._gradients = weights.like()
+        self.gradients: ParameterBuffer | None = self._gradients
         self.moments: tuple[ParameterBuffer, ...] = (self.squares,)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
+        gather(gradients, self._gradients)
         if active is None:
             taking = torch.ones_like(self.steps)
         else:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, row_bits, step_keys
-from tasks.models.layers import Mode
+from tasks.models.layers import GradientPlace, Mode
 from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
@@ -100,6 +100,9 @@ class Step:
         # Sums of the parts' gradients.
         self.sums = learned.like() if spec.parts > 1 or current_ranks().size > 1 else None
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
+        self.places: dict[str, GradientPlace] = {}
+        if optimiser.gradients is not None and self.sums is None:
+            self.places = {name: GradientPlace(view) for name, view in optimiser.gradients.views.items()}
         # The weights as autograd leaves, without a record of earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
         self.tensors = {
@@ -268,7 +271,10 @@ class Step:
             draws=self._draws(self.keys, self.optimiser.steps, part),
             real=None if real is None else real.to(self.dtype),
             channels_last=self.channels_last,
+            places=self.places,
         )
+        for place in self.places.values():
+            place.uses = 0
         with autocast(part.pixels.device.type, self.precision):
             losses = self.learning.losses(self.tensors, Batch(part.pixels, part.labels, mode, part.mirrored))
         loss = (losses if real is None else torch.where(real, losses, 0)).sum(1)

@@ -284,6 +284,7 @@ def test_private_training_has_own_pace_and_batch_key() -> None:
             "privacy is set and batch_norm is on; it must be off, since it mixes a minibatch's images",
         ),
         ({"patience": 3}, "privacy is set and patience is 3; it must be 0"),
+        ({"precision": "bfloat16"}, "privacy is set and precision is bfloat16; it must be float32"),
         ({"optimiser": "rmsprop"}, "privacy is set and optimiser is rmsprop; it must be adam"),
         ({"schedule": ((1, 0.5),)}, "privacy is set and schedule is ((1, 0.5),); it must be ()"),
     ],

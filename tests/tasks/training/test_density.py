@@ -424,6 +424,10 @@ def test_diverging_training_ends_alone() -> None:
             "privacy is set and model is conv-vae; it must be vae",
         ),
         ({"model": DensityModel("mine.flows:make"), "privacy": Privacy(1.0)}, "privacy is set and model is mine"),
+        (
+            {"precision": "bfloat16", "privacy": Privacy(1.0)},
+            "privacy is set and precision is bfloat16; it must be float32",
+        ),
         ({"model": DensityModel("mine.flows:make"), "outliers": 0.1}, "it must be 0 for your own model"),
     ],
     ids=str,

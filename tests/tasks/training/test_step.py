@@ -9,20 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.models import layers
 from tasks.models.catalog import Regularisers
 from tasks.models.likelihoods import Binary
 from tasks.models.networks import Architecture
 from tasks.models.vae import Dense
+from tasks.numerics.matmul import BATCHED
 from tasks.training.chains import fits_network, pack_state, unpack_state
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.density_objective import Elbo
 from tasks.training.members import Member, Spec, State, Trained
-from tasks.training.objective import Objective
+from tasks.training.objective import Batch, Objective
 from tasks.training.recipe import OptimiserName, Recipe
+from tasks.training.step import Step
 from tasks.training.trainer import train_many
 from tasks.training.unlearner import Learned
 from tasks.worker.compute_context import ComputeContext, use_context
@@ -171,6 +175,39 @@ def test_chain_of_states_equals_unbroken_training(images: Images, kind: str, opt
         assert fits_network(state, learning)
         assert len(state.moments) == len(model.state.moments)
     assert bits(unbroken) == bits(model)
+
+
+# Gradients
+
+
+class Twice(CrossEntropy):
+    """A loss that uses every weight twice."""
+
+    def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        return super().losses(tensors, batch) + 0.5 * super().losses(tensors, batch)
+
+
+@pytest.mark.parametrize(("kind", "copied"), [(CrossEntropy, 0), (Twice, 8)])
+def test_gradients_of_batched_products_need_no_copy(
+    images: Images, kind: type[CrossEntropy], copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a GPU, products of all models are one operation and a step never uses manual gradients.
+    monkeypatch.setattr(layers, "products", lambda *_: BATCHED)
+    monkeypatch.setattr(Step, "_explicit_step", lambda *_: None)
+    configuration = Spec(classifier(images, kind), replace(RECIPE, optimiser="rmsprop", precision="float32"), images)
+    copies = []
+
+    def count_copies(targets: list[Tensor], sources: list[Tensor]) -> None:
+        copies.append(len(targets))
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "_foreach_copy_", count_copies)
+        direct = [bits(model) for model in train_models(configuration, MEMBERS, "stack")]
+    assert sum(copies) == copied * len(copies)
+    monkeypatch.setattr(layers, "_free_place", lambda *_: None)
+    assert direct == [bits(model) for model in train_models(configuration, MEMBERS, "stack")]
 
 
 # Precision

@@ -52,6 +52,7 @@ def test_noise_labels_are_memorised(settings: dict[str, Any], tmp_path: Path) ->
         ("membership", {"network": "cnn1"}, "network is cnn1, which takes images, and table:records.csv.* is a table"),
         ("membership", {"network": "sklearn:sklearn.svm.LinearSVC"}, "LinearSVC has no predict_proba"),
         ("membership", {"network": TREE, "augmentation": True}, "augmentation is on and network is sklearn:"),
+        ("membership", {"network": TREE, "precision": "bfloat16"}, "precision is bfloat16 and network is sklearn:"),
         ("membership", {"network": "mlp1", "shift_pixels": 1}, "shift_pixels is 1, and the data are a table"),
         (
             "membership",
