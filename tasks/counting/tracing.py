@@ -21,7 +21,7 @@ BLOCK = 512  # bytes; torch's allocator for GPUs rounds up to a multiple
 FREE = ("empty", "_unsafe_view", "detach", "lift_fresh", "_local_scalar_dense", "new_empty", "set_data")
 
 
-class Tracing(TorchDispatchMode):
+class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations that run within the block, and the bytes of the tensors that they create.
 
     Every operation counts the bytes of its operands and results, as if none stayed in a cache or was fused with
@@ -30,7 +30,7 @@ class Tracing(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.peak_bytes = 0
         self._bytes_now = 0
         self._sizes: dict[int, int] = {}  # of storages that exist, by identity

@@ -210,7 +210,7 @@ def _source(cached: Cached, options: Options) -> Source:
                 "both"
             )
     files = {split: splits[split].paths for split in read_as}
-    notes = ()
+    notes: tuple[str, ...] = ()
     if VALIDATION in splits and VALIDATION not in read_as:
         notes = (unread_note(splits[VALIDATION].count),)
     return listing_source(

@@ -194,7 +194,11 @@ def split(name: str) -> tuple[str, Options]:
             earlier = options.columns()[kind]
             if earlier is not None:
                 raise UnknownDataset(f"data set {name!r} has two {kind}s, #{word} and #{kind}={earlier}; keep one")
-            options = replace(options, **{kind: column_name.strip()})
+            column_name = column_name.strip()
+            if kind == "label":
+                options = replace(options, label=column_name)
+            else:
+                options = replace(options, image=column_name)
         elif rest.startswith(TABLE) and word == RAW:
             options = replace(options, is_raw=True)
         elif (selection := parse_selection(word)) is not None:

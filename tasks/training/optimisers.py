@@ -259,7 +259,8 @@ class Nesterov:
         self.weights = weights
         self.velocities = weights.like()
         self.slow = weights.like()
-        self._gradients = weights.like()
+        self.gradients: ParameterBuffer | None = weights.like()
+        self._all_gradients = self.gradients
         self.moments: tuple[ParameterBuffer, ...] = (self.velocities, self.slow)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
@@ -271,13 +272,13 @@ class Nesterov:
         self.factors = factor_buffer.buffer
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
+        gather(gradients, self._all_gradients)
         if active is None:
             active = torch.ones_like(self.steps, dtype=torch.bool)
         self._move(slice(None), active)
 
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
-        for view, gradient in zip(self._gradients.views.values(), gradients, strict=True):
+        for view, gradient in zip(self._all_gradients.views.values(), gradients, strict=True):
             view[model].copy_(gradient)
         self._move(slice(model, model + 1), torch.ones(1, dtype=torch.bool))
 
@@ -288,7 +289,7 @@ class Nesterov:
         steps = self.steps[models]
         first = (steps == 0) & active
         slow.copy_(torch.where(first[:, None], weights, slow))
-        update = self._gradients.buffer[models] * self.factors
+        update = self._all_gradients.buffer[models] * self.factors
         update *= (self.rates[models] * self.share).to(weights.dtype)[:, None]
         update.add_(weights, alpha=self.DECAY * self.share)
         taking = active.to(weights.dtype)[:, None]
