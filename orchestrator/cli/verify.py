@@ -71,12 +71,33 @@ def verify_page(
     return _check_page(path, file or [], public, store_flag, store_location(store), json, strict)
 
 
-def verify_store(store: StoreOption = None, json: Json = False) -> int:
-    """Check every stored table against its digest.
+Data = Annotated[
+    bool,
+    typer.Option(
+        "--data",
+        help="Check the files of data sets instead of results: read all, and compare their digests.",
+    ),
+]
+AuditedData = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN|DATASET",
+        help="With --data: a run, or a data set such as folder:scans. If left out: the data sets of all runs.",
+        show_default=False,
+    ),
+]
+
+
+def verify_store(data_of: AuditedData = None, data: Data = False, store: StoreOption = None, json: Json = False) -> int:
+    """Check every stored table against its digest, or with --data, the files of data sets.
 
     Engram moves damaged results to quarantine and computes them again when you resume their run. This command works
     offline.
     """
+    if data:
+        return _check_data(data_of, store, json)
+    if data_of is not None:
+        raise SpecError("a run or data set requires --data, as in engram store verify --data folder:scans")
     with command_store(store) as opened_store:
         keys = sorted(opened_store.keys())
         damaged = list(opened_store.verify(keys))
@@ -95,6 +116,7 @@ def verify(
     file: Files = None,
     strict: Strict = False,
     key: PublicKey = None,
+    data: Data = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
@@ -102,6 +124,8 @@ def verify(
 
     The same as engram store verify, and with a page, as engram report verify.
     """
+    if data:
+        return _check_data(page, store, json)
     if page is not None:
         return verify_page(context, page, file, strict, key, store, json)
     if key is not None:
@@ -110,7 +134,26 @@ def verify(
         raise SpecError("--strict requires a page; in a store, every result is always checked")
     if file:
         raise SpecError("--file requires a page, as in engram report verify report.html --file ...")
-    return verify_store(store, json)
+    return verify_store(store=store, json=json)
+
+
+def _check_data(word: str | None, location: str | None, json: bool) -> int:
+    """Read the data sets of a run, of all runs or with this name again. Returns exit code 1 if any has changed."""
+    from orchestrator.inspection.data_check import check_data, requested_data
+
+    all_checks = []
+    with command_store(location) as opened_store:
+        for check in check_data(opened_store, requested_data(opened_store, word)):
+            all_checks.append(check)
+            if not json:
+                stdout().print(f"{check.state:<10}", style=STATES[check.state], end="")
+                stdout().print(printable(f"{check.name}: {check.note}"))
+    counts = Counter(check.state for check in all_checks)
+    if json:
+        emit({"checked": len(all_checks), "changed": [check.name for check in all_checks if check.state == "changed"]})
+    else:
+        show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked")
+    return 1 if counts["changed"] or counts["unchecked"] else 0
 
 
 LONGEST = 80  # maximum number of characters of a name in a message

@@ -25,7 +25,7 @@ from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import RECORD_SCHEMA, QuestionSet, questions_of_records
 from tasks.datasets.questions.question_files import QuestionFiles
 from tasks.datasets.records import RecordFile, Records
-from tasks.datasets.source import MANY_FILES, ByRows, Content, Source
+from tasks.datasets.source import MANY_FILES, ByRows, Content, Renewed, Source
 from tasks.datasets.splits import SPLITS, Split
 from tasks.datasets.tickets import Tickets
 
@@ -66,6 +66,24 @@ def _digest_at(source: Source, stamp: str) -> str:
         if has_many_files:
             remember_digest(stamp, digest)
     return digest
+
+
+def read_again(dataset: Dataset, known_digests: MutableMapping[str, str]) -> Renewed:
+    """Read all files of a data set, whatever is known about them, and renew what is known.
+
+    Raises DatasetError if the data set is missing or damaged.
+    """
+    source = find(dataset.name)[1]
+    stamp = source.stamp()
+    if source.by_rows is not None:
+        renewed = source.by_rows().renew()
+    else:
+        renewed = Renewed(source.read().digest())
+    if known_digests.get(stamp) != renewed.digest:
+        known_digests[stamp] = renewed.digest
+    if len(source.files) > MANY_FILES:
+        remember_digest(stamp, renewed.digest)
+    return renewed
 
 
 def load(dataset: Dataset) -> PictureSet:

@@ -25,7 +25,7 @@ from tasks.datasets.picture_index import PictureIndex, load_index, write_index
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes, read_shape
 from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.selection import Selection, spread_if_alone
-from tasks.datasets.source import EncodedSplits, Hashes, Source, digest_of
+from tasks.datasets.source import EncodedSplits, Hashes, Renewed, Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
 RULE = "labelled pictures 2"
@@ -136,11 +136,16 @@ class LabelledFiles:
         """Return the digest, which equals that of `LabelledContent`."""
         return self.index.digest
 
-    def renew(self) -> str:
-        """Return the digest after reading all images again. The index is replaced."""
+    def renew(self) -> Renewed:
+        """Read all images again and replace the index."""
+        key = self._index_key()
+        indexed = load_index(key, len(self.entries))
         index = self._read_index()
-        write_index(index, self._index_key())
-        return index.digest
+        write_index(index, key)
+        if indexed is None:
+            return Renewed(index.digest)
+        rows = np.flatnonzero((index.hashes != indexed.hashes).any(axis=1))
+        return Renewed(index.digest, tuple(str(self.entries[row]) for row in rows.tolist()))
 
     @cached_property
     def index(self) -> PictureIndex:
@@ -231,8 +236,8 @@ class FileRows:
         digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
         if bytes.fromhex(digest) != self.hashes[row].tobytes():
             raise DatasetError(
-                f"{entry} has changed since the data set was opened; check the data with `engram verify --data` and "
-                "start the run again"
+                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then start the run "
+                "again"
             )
         return decoded.pixels
 

@@ -21,7 +21,7 @@ from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
 from tasks.datasets.selection import Selection, parse_selection
-from tasks.datasets.source import ByRows, Content, EncodedSplits, Source, digest_of
+from tasks.datasets.source import ByRows, Content, EncodedSplits, Renewed, Source, digest_of
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
@@ -139,8 +139,9 @@ class ShapedByRows:
     def digest(self) -> str:
         return _digest_after_shaping(self.content.digest(), self.options)
 
-    def renew(self) -> str:
-        return _digest_after_shaping(self.content.renew(), self.options)
+    def renew(self) -> Renewed:
+        renewed = self.content.renew()
+        return replace(renewed, digest=_digest_after_shaping(renewed.digest, self.options))
 
     def open_rows(self) -> EncodedSplits:
         return self.content.open_rows()

@@ -50,6 +50,14 @@ class Content(Protocol):
     def images(self) -> Images: ...
 
 
+@dataclass(frozen=True)
+class Renewed:
+    """The digest of a data set after reading all files, and the images that differ from the index."""
+
+    digest: str
+    changed: tuple[str, ...] = ()
+
+
 class ByRows(Protocol):
     """The content of a data set whose images are decoded on demand."""
 
@@ -59,8 +67,8 @@ class ByRows(Protocol):
     def digest(self) -> str:
         """Return the digest. All files are read unless their hashes are indexed in the cache folder."""
 
-    def renew(self) -> str:
-        """Return the digest after reading all files, even if they are indexed."""
+    def renew(self) -> Renewed:
+        """Read all files, even if they are indexed, and index them again."""
 
     def open_rows(self) -> EncodedSplits:
         """Open the images. Each image is checked against the digest when it is decoded."""
