@@ -278,7 +278,7 @@ def _price_of(
             return None
 
     if hardware is not None:
-        return price_on(plan, missing_keys, timings, hardware, speed_folder)
+        return price_on(plan, missing_keys, timings, hardware, speed_folder, execution_options.gpus_per_job)
     address = choose_address(execution_options, plan, missing_keys, timings)
     gpus = gpus_at(address, execution_options.gpus)
     gpu = rates_of_model(environment.gpu_model()) if gpus else None

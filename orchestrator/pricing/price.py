@@ -14,12 +14,13 @@ from orchestrator.pricing.hardware import DeviceRates, Hardware
 from orchestrator.pricing.reference import NOTHING, Reference, Span, load_reference
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
-from tasks.contract.job import marks
+from tasks.contract.job import marks, may_spread
 from tasks.contract.resources import NO_RESOURCES
 
 OWN = 1.25  # error factor of the mean time of jobs that ran on this machine
 MAX_NAMED = 3  # maximum number of task names in a line
 GPU = 50.0  # maximum speed of a GPU relative to one core
+SHARED_WORK = 0.8  # share of their time that several GPUs compute while they train one model; assumed, not measured
 OTHER = 1.5  # error factor of a processor other than the one on which jobs were timed
 
 
@@ -132,11 +133,13 @@ def price_on(
     mean_seconds: Mapping[str, float],
     hardware: Hardware,
     speed_folder: Callable[[], Path | None] = lambda: None,
+    gpus_per_job: int = 1,
 ) -> Price:
     """Return the price of the missing jobs on named hardware.
 
     Jobs that use a GPU are estimated from their operations and the GPU's rates, since timings of this store come from
-    other machines. Jobs on processors use `mean_seconds` or the reference timings.
+    other machines. Jobs on processors use `mean_seconds` or the reference timings. Each job that uses a GPU has
+    `gpus_per_job` GPUs, on which it trains one model together if its task supports this.
     """
     key_list = list(missing_keys)
     gpus = hardware.gpus
@@ -157,14 +160,18 @@ def price_on(
             spread = 1.0 if key in on_gpus or estimate.is_counted else OTHER
             spans[key] = estimate.span.widen(spread)
             together[key] = estimate.together
+            job = plan.jobs[key]
+            if key in on_gpus and gpus_per_job > 1 and may_spread(job.function, job.config):
+                spans[key] = spans[key].times(1 / (SHARED_WORK * gpus_per_job))
     ends = []
     gpu_seconds = cpu_seconds = NOTHING
     for name in ENDS:
         seconds_by_key = {key: getattr(span, name) for key, span in spans.items()}
-        ends.append(_wall_clock(plan, seconds_by_key, hardware.processors, gpus, together))
+        ends.append(_wall_clock(plan, seconds_by_key, hardware.processors, gpus, together, gpus_per_job))
     for key, span in spans.items():
         if key in on_gpus:
-            gpu_seconds = gpu_seconds + span.times(_units_taken(plan.resources.get(key, NO_RESOURCES).gpus, gpus))
+            taken = plan.resources.get(key, NO_RESOURCES).gpus or gpus_per_job
+            gpu_seconds = gpu_seconds + span.times(_units_taken(taken, gpus))
         else:
             cpu_seconds = cpu_seconds + span
     total = Span(*ends)
@@ -320,7 +327,12 @@ def _startup_span(
 
 
 def _wall_clock(
-    plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0, together: Mapping[str, float] = ALONE
+    plan: Plan,
+    seconds: Mapping[str, float],
+    slots: int,
+    gpus: int = 0,
+    together: Mapping[str, float] = ALONE,
+    gpus_per_job: int = 1,
 ) -> float:
     """Return the wall-clock seconds of these jobs on `slots` slots.
 
@@ -332,7 +344,7 @@ def _wall_clock(
     for key, duration in seconds.items():  # each key follows its dependencies
         resources = plan.resources.get(key, NO_RESOURCES)
         if gpus and (resources.gpus or marks(plan.jobs[key].function).gpus):
-            on_gpus += duration * _units_taken(resources.gpus, gpus)
+            on_gpus += duration * _units_taken(resources.gpus or gpus_per_job, gpus)
             if resources.cpus:
                 work += duration * _units_taken(resources.cpus, slots)
         else:

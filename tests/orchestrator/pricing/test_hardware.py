@@ -99,6 +99,15 @@ def test_gpus_divide_the_work_and_price_is_narrow() -> None:
     assert one.unknown == ()
 
 
+def test_several_gpus_train_one_model_faster() -> None:
+    plan = plan_preset("deja_vu", "smoke")
+    alone, together = (
+        price_on(plan, list(plan.jobs), {}, parse_hardware("8xH100", 1), gpus_per_job=count) for count in (1, 4)
+    )
+    assert together.here.expected < alone.here.expected
+    assert alone.gpu_hours.expected < together.gpu_hours.expected < 4 * alone.gpu_hours.expected
+
+
 def test_timings_of_this_store_are_not_those_of_another_gpu() -> None:
     plan = plan_preset("relational", "quickstart")
     seconds = dict.fromkeys(plan.groups.values(), 1000.0)
