@@ -221,7 +221,7 @@ class Execution:
         False,
         "Download data sets hf:NAME@REVISION from the Hugging Face hub if they are not in the cache on this machine.",
         bool,
-        not_of=("resume", "search", "submit", "audit"),
+        not_of=("resume", "search", "audit"),
         is_in_file=False,
     )
     mlflow: str | None = _option(
