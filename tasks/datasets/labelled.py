@@ -235,8 +235,8 @@ class FileRows:
         digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
         if bytes.fromhex(digest) != self.hashes[row].tobytes():
             raise DatasetError(
-                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then start the run "
-                "again"
+                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then "
+                "start the run again"
             )
         return decoded.pixels
 
