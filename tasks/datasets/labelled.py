@@ -260,8 +260,7 @@ def labelled_source(
     source = Source(
         RULE, (*also, *files), lambda: read_labelled(all_entries, names, options, reader), notes=notes, tables=len(also)
     )
-    by_rows = LabelledFiles(all_entries, names, options, reader, source.stamp)
-    return replace(source, by_rows=lambda: by_rows)
+    return replace(source, by_rows=lambda: LabelledFiles(all_entries, names, options, reader, source.stamp))
 
 
 def read_labelled(
