@@ -187,7 +187,7 @@ def _read_rows(parts: Parts, rows: NDArray[np.int64], out: NDArray[np.uint8]) ->
 
 def _read_at(file: BinaryIO, offset: int, out: NDArray[np.uint8]) -> None:
     """Fill `out` from this offset. Raises Damaged if the file is too short or cannot be read."""
-    buffer = memoryview(out).cast("B")
+    buffer = out.data.cast("B")
     done = 0
     while done < len(buffer):
         try:
@@ -247,7 +247,7 @@ def write(path: Path, digest: str, pictures: Splits) -> None:
             for images, labels in parts_of(pictures, max(1, TOGETHER // math.prod(pictures.shape))):
                 contiguous = np.ascontiguousarray(images)
                 file.write(contiguous.data)
-                checksums += (zlib.crc32(image) for image in contiguous.reshape(len(contiguous), -1))
+                checksums += (zlib.crc32(image.data) for image in contiguous.reshape(len(contiguous), -1))
                 all_labels.append(labels)
             count = len(checksums).to_bytes(8, "little")
             label_bytes = np.concatenate([*all_labels, np.zeros(0, np.int64)]).astype("<i8").tobytes()
