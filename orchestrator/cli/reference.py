@@ -46,6 +46,7 @@ ENVIRONMENT = {
         "machine's memory"
     ),
     "ENGRAM_CACHE": "the cache folder for decoded images and an empty MLflow database; by default `~/.cache/engram`",
+    "ENGRAM_CACHE_SIZE": "the size that the cache folder may have, such as `200GB`; by default, only the disk does",
     "ENGRAM_RUNS": "the folder for run files if the store is a bucket; by default `./engram-runs`",
     "AWS_ENDPOINT_URL": "an alternative server for `s3://`; the usual AWS variables also apply",
     "AZURE_STORAGE_ACCOUNT_NAME": "the storage account for `az://`; the usual Azure storage variables also apply",

@@ -236,8 +236,8 @@ class FileRows:
         digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
         if bytes.fromhex(digest) != self.hashes[row].tobytes():
             raise DatasetError(
-                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then start the run "
-                "again"
+                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then "
+                "start the run again"
             )
         return decoded.pixels
 
@@ -261,8 +261,7 @@ def labelled_source(
     source = Source(
         RULE, (*also, *files), lambda: read_labelled(all_entries, names, options, reader), notes=notes, tables=len(also)
     )
-    by_rows = LabelledFiles(all_entries, names, options, reader, source.stamp)
-    return replace(source, by_rows=lambda: by_rows)
+    return replace(source, by_rows=lambda: LabelledFiles(all_entries, names, options, reader, source.stamp))
 
 
 def read_labelled(

@@ -556,6 +556,7 @@ def test_results_are_written_in_the_file_names_format(engram: Here) -> None:
 def test_verify_finds_damage_and_resume_repairs_it(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=3")
     assert engram.json("verify") == {"checked": 4, "damaged": []}
+    assert engram.json("verify", "--data", "digits") == {"checked": 1, "changed": []}
     hurt = engram.results()[1]
     data = bytearray(hurt.read_bytes())
     data[len(data) // 2] ^= 1
