@@ -38,6 +38,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
+from tasks.datasets.picture_rows import Selected
 from tasks.models.catalog import Network
 from tasks.numerics import seeds, statistics
 from tasks.training.mixed import Mixture, logits, train
@@ -110,8 +111,8 @@ def answers(config: Share, inputs: Inputs) -> pa.Table:
 
     images = load(config.part.data)
     rows = distinct_rows(images, config.part.rows(images))
-    scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
-    correct = scores.argmax(axis=1) == images.train_labels[rows]
+    scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), Selected(images.train, rows))
+    correct = scores.argmax(axis=1) == images.train.labels[rows]
     return make_table(ANSWERS, row=rows, member=np.isin(rows, config.rows(images)), correct=correct)
 
 
