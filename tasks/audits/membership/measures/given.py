@@ -276,9 +276,10 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
         ranks[:, block] = ranks_among_others(scores[:, block], outside[:, block])
     over_all = []
     over_unseen = []
-    for rank, is_outside in zip(ranks, outside, strict=True):
-        over_all.append(rank.mean())
-        over_unseen.append(rank[is_outside].mean() if is_outside.any() else np.nan)
+    for model, is_outside in enumerate(outside):
+        of_model: Array = ranks[model]
+        over_all.append(of_model.mean())
+        over_unseen.append(of_model[is_outside].mean() if is_outside.any() else np.nan)
     return np.array(over_all), np.array(over_unseen)
 
 
