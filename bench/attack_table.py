@@ -73,8 +73,9 @@ def read_answers(path: Path) -> pa.Table:
 def score_at_once(targets: Targets) -> Scores:
     results = {}
     for attack, scores in score_targets(targets):
-        sides = sort_scores(scores.copy(), targets.member)
-        results[attack] = scores, find_thresholds(sides.outside, NOMINAL)
+        unsorted = scores.copy()
+        sides = sort_scores(scores, targets.member)
+        results[attack] = unsorted, find_thresholds(sides.outside, NOMINAL)
     return results
 
 
@@ -119,7 +120,7 @@ def large_rows(models: int, records: int, limit: float) -> Iterator[Row]:
         command = [sys.executable, "-m", "bench.attack_table", "--measure", folder]
         measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     yield Row(
-        f"attack table, {models} models x {records:,} records, {measured['processors']} processors",
+        f"attack table, {models} models x {records:,} records, processors: {measured['processors']}",
         f"{measured['cpu']:.1f} s ({measured['wall']:.1f} s wall), {measured['peak'] / 1e9:.2f} GB of memory, "
         f"{measured['resident'] / 1e9:.2f} GB with mapped files",
         "",

@@ -33,7 +33,7 @@ from tasks.audits.membership.attacks import (
     prior_of_moments,
 )
 from tasks.numerics import seeds
-from tasks.worker.hardware import granted_processors
+from tasks.worker.hardware import granted_processors, keep_freed_memory
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -78,6 +78,7 @@ def blocks_of(models: int, records: int) -> Iterator[slice]:
 
 def for_each(function: Callable[[Any], Result], parts: Sequence[Any]) -> list[Result]:
     """Call a function for each part, on all processors of this job. Returns the results in order."""
+    keep_freed_memory()  # otherwise, the arrays of every block would be filled with zeros first
     processors = min(granted_processors(), len(parts))
     if processors < 2:
         return [function(part) for part in parts]

@@ -75,14 +75,18 @@ def score_block(targets: Targets, attack: str, block: slice) -> Array:
 
 
 def score_targets(targets: Targets) -> Iterator[tuple[str, Array]]:
-    """Yield each attack's name and its scores of every record on each target, (models, records)."""
-    for attack in attacks_on(targets):
-        yield attack, score_attack(targets, attack)
+    """Yield each attack's name and its scores of every record on each target, (models, records).
 
-
-def score_attack(targets: Targets, attack: str) -> Array:
-    """Score every record with an attack on each target, (models, records)."""
+    Every attack overwrites the array of the previous one, so that two are never in memory.
+    """
     scores = np.empty(targets.member.shape)
+    for attack in attacks_on(targets):
+        yield attack, score_attack(targets, attack, scores)
+
+
+def score_attack(targets: Targets, attack: str, out: Array | None = None) -> Array:
+    """Score every record with an attack on each target, (models, records). Writes to `out` if it is given."""
+    scores = np.empty(targets.member.shape) if out is None else out
 
     def score(block: slice) -> None:
         scores[:, block] = score_block(targets, attack, block)
@@ -92,12 +96,10 @@ def score_attack(targets: Targets, attack: str) -> Array:
     return scores
 
 
-def log_odds(targets: Targets) -> Array:
-    """Return the log-odds of every record for each target, (models, records)."""
-    values = np.empty(targets.member.shape)
+def copy_log_odds(targets: Targets, out: Array) -> None:
+    """Write the log-odds of every record for each target to `out`, (models, records)."""
     for block in targets.blocks():
-        values[:, block] = targets.phi_of(block)
-    return values
+        out[:, block] = targets.phi_of(block)
 
 
 def _prepare(targets: Targets, attack: str) -> None:

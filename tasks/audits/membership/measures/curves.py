@@ -38,8 +38,8 @@ from tasks.audits.membership.target_scores import (
     areas_under_curves,
     attacks_on,
     balanced_targets,
+    copy_log_odds,
     find_thresholds,
-    log_odds,
     score_attack,
     score_block,
     score_targets,
@@ -121,16 +121,20 @@ def references(config: Matching, inputs: Inputs) -> pa.Table:
     all_targets = balanced_targets(inputs, config.seed)
     if all_targets is None:
         return REFERENCES.empty_table()
-    lines = []
+    lines: list[tuple[str, int, int, float, float, float]] = []
     for max_pairs in numbers_of_pairs(all_targets.references):
-        targets = all_targets.with_pairs(max_pairs)
-        for attack, scores in score_targets(targets):
-            sides = sort_scores(scores, targets.member)
-            (thresholds,) = find_thresholds(sides.outside, [AT])
-            areas = areas_under_curves(sides)
-            for target, (hits, alarms) in enumerate(rates(sides, thresholds)):
-                lines.append((attack, 2 * max_pairs, target, areas[target], hits, alarms))
+        lines += _reference_lines(all_targets.with_pairs(max_pairs))
     return table_of_rows(REFERENCES, lines)
+
+
+def _reference_lines(targets: Targets) -> Iterator[tuple[str, int, int, float, float, float]]:
+    """Yield the REFERENCES rows of one number of references."""
+    for attack, scores in score_targets(targets):
+        sides = sort_scores(scores, targets.member)
+        (thresholds,) = find_thresholds(sides.outside, [AT])
+        areas = areas_under_curves(sides)
+        for target, (hits, alarms) in enumerate(rates(sides, thresholds)):
+            yield attack, 2 * targets.references, target, areas[target], hits, alarms
 
 
 @task(version=1, name="membership.calls", gathers=True)
@@ -181,8 +185,9 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
     if targets is None:
         return HISTOGRAMS.empty_table()
     tables = []
-    for attack in attacks_on(targets):
-        scores = log_odds(targets) if attack == "loss" else score_attack(targets, attack)
+    for attack, scores in score_targets(targets):
+        if attack == "loss":
+            copy_log_odds(targets, scores)
         sides = sort_scores(scores, targets.member)
         all_scores = SortedRows([*sides.inside, *sides.outside])
         low, high = quantile(all_scores, BEYOND), quantile(all_scores, 1 - BEYOND)

@@ -277,8 +277,9 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
     over_all = []
     over_unseen = []
     for model, is_outside in enumerate(outside):
-        over_all.append(ranks[model].mean())
-        over_unseen.append(ranks[model, is_outside].mean() if is_outside.any() else np.nan)
+        of_model: Array = ranks[model]
+        over_all.append(of_model.mean())
+        over_unseen.append(of_model[is_outside].mean() if is_outside.any() else np.nan)
     return np.array(over_all), np.array(over_unseen)
 
 
@@ -390,9 +391,7 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
     if min(records, len(images) - records) < FEWEST:
         return BLIND.empty_table()
     area, p_value = split_audit.blind_control(
-        (images.select(slice(records)), labels[:records]),
-        (images.select(slice(records, None)), labels[records:]),
-        config.seed,
+        (images[:records], labels[:records]), (images[records:], labels[records:]), config.seed
     )
     areas = interval_columns("area", area)
     return make_table(BLIND, records=records, others=len(images) - records, **areas, p_value=p_value)
