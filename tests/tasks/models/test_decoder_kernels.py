@@ -72,7 +72,7 @@ for afresh, precision in ((False, "float32"), (True, "tf32"), (False, "bfloat16"
     assert (by_torch.way, results[0].way) == ("torch", "triton")
     errors = [float((r.log_p - expected.log_p).abs().max()) for r in (by_torch, *results)]
     print(precision, *(f"{error:.1e}" for error in errors))
-    assert max(errors[1:]) < {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 0.3}[precision]
+    assert max(errors[1:]) < {"float32": 2e-5, "tf32": 3e-3, "bfloat16": 5e-2}[precision]
     assert (results[0].effective_samples / expected.effective_samples - 1).abs().max() < 0.1
 """
 
