@@ -67,7 +67,7 @@ PUBLISHED_ON = "8xH100"
 
 def price_published(audit: str, preset: str, on: str = PUBLISHED_ON) -> Price:
     """Return the price of a preset on named hardware. Data and models that are missing here have published sizes."""
-    with use_outlines():
+    with use_outlines(everything=True):
         plan = Plan.union([plan_of(cell) for cell in pin_cells(resolve_cells(Spec(audit, preset)), {})])
         return price_on(plan, list(plan.jobs), {}, parse_hardware(on, 1))
 

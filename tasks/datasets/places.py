@@ -144,13 +144,15 @@ OFFERED = {
     "drop": "unpack the files from https://allenai.org/data/drop into the folder data/drop",
 }
 
-_outlined = ContextVar("outlined", default=False)
+_outlined = ContextVar("outlined", default="")  # or "images" or "everything"
 
 
 def _outlined_source(name: str, shape: Options) -> Source | None:
     """Return a source with the outline of this data set instead of its files. None without one in this shape."""
     outline: Content | None
-    if name in OUTLINES:
+    if _outlined.get() == "images":
+        outline = OUTLINES.get(name) if shape == AS_THEY_ARE else None
+    elif name in OUTLINES:
         outline = OUTLINES[name].reshape(shape)
     elif name == ON_PHOTOS.name:
         outline = ON_PHOTOS.reshape(shape)
@@ -162,9 +164,13 @@ def _outlined_source(name: str, shape: Options) -> Source | None:
 
 
 @contextmanager
-def use_outlines() -> Iterator[None]:
-    """Within the block, use published sizes in place of missing data sets, for planning and pricing."""
-    before = _outlined.set(True)
+def use_outlines(everything: bool = False) -> Iterator[None]:
+    """Within the block, use published sizes in place of missing data sets, for planning and pricing.
+
+    These are sets of images of one size, and with `everything` also these sets in other shapes, sets of boxed images and
+    of questions, and language models. Planning a set of a million boxed images takes seconds.
+    """
+    before = _outlined.set("everything" if everything else "images")
     try:
         yield
     finally:
@@ -172,8 +178,8 @@ def use_outlines() -> Iterator[None]:
 
 
 def are_outlined() -> bool:
-    """Whether published sizes replace missing data sets and models."""
-    return _outlined.get()
+    """Whether published sizes replace all missing data sets and models."""
+    return _outlined.get() == "everything"
 
 
 def known_names() -> dict[str, str]:
