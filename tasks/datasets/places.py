@@ -19,7 +19,7 @@ from tasks.datasets.benchmark_files import SVHN_TRAIN, cifar_source, idx_source,
 from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
 from tasks.datasets.embedded import blended_source, digits_source, photos_source
-from tasks.datasets.options import Options
+from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.outlines import BOXED_OUTLINES, ON_PHOTOS, OUTLINE_RULE, OUTLINES, QUESTION_OUTLINES
 from tasks.datasets.picture_folder import folder_source
 from tasks.datasets.picture_table import list_source
@@ -167,7 +167,7 @@ def _outlined_source(name: str, shape: Options) -> Source | None:
 def use_outlines(everything: bool = False) -> Iterator[None]:
     """Within the block, use published sizes in place of missing data sets, for planning and pricing.
 
-    These are sets of images of one size, and with `everything` also these sets in other shapes, sets of boxed images and
+    These are sets of images of one size, and with `everything` also the same in other shapes, sets of boxed images and
     of questions, and language models. Planning a set of a million boxed images takes seconds.
     """
     before = _outlined.set("everything" if everything else "images")
