@@ -19,7 +19,7 @@ META = torch.device("meta")
 FREE = ("empty", "_unsafe_view", "detach", "lift_fresh", "_local_scalar_dense", "new_empty", "set_data")
 
 
-class Tracing(TorchDispatchMode):
+class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations that run within the block.
 
     Every operation counts the bytes of its operands and results, as if none stayed in a cache or was fused with
@@ -27,7 +27,7 @@ class Tracing(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._counts: dict[str, float] = defaultdict(float)
 
     @property

@@ -157,7 +157,7 @@ def _outlined_source(name: str, shape: Options) -> Source | None:
     elif name == ON_PHOTOS.name:
         outline = ON_PHOTOS.reshape(shape)
     else:
-        outline = {**BOXED_OUTLINES, **QUESTION_OUTLINES}.get(name)
+        outline = BOXED_OUTLINES.get(name) or QUESTION_OUTLINES.get(name)
     if outline is None:
         return None
     return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)

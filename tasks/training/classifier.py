@@ -105,7 +105,9 @@ def classifier_work(
     """
     unit = f"{way} {network} on {format_shape(shape)}"
     epoch_work = times * (examples + VALIDATED * validated)
-    counted = {} if step is None else {unit: dataclasses.replace(step, images=1 / times), BEGUN: operations.NONE}
+    counted: dict[str, operations.Operations | operations.Step | operations.InputStep] = {}
+    if step is not None:
+        counted = {unit: dataclasses.replace(step, images=1 / times), BEGUN: operations.NONE}
     if not (recipe.patience or ends_at_best_epoch):
         return Work({unit: recipe.epochs * epoch_work}, {BEGUN: 1.0}, operations=counted)
     best = _kept_epoch(examples, width)

@@ -40,7 +40,7 @@ def printed_hours() -> dict[tuple[str, str], tuple[float, float, float]]:
 
 def test_every_published_preset_has_a_narrow_documented_price() -> None:
     hours = printed_hours()
-    assert set(hours) == set(published_presets())
+    assert set(published_presets()) - set(hours) == {("relational", "table2_drop")}  # needs predictions, no training
     for preset, (expected, low, high) in hours.items():
         assert high <= 3.1 * expected + 0.01, preset
         assert low >= expected / 3.1 - 0.01, preset

@@ -46,6 +46,7 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.contract.schemas import make_table
+from tasks.counting.steps import ClassifierStep
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.dataset import Dataset
@@ -355,7 +356,7 @@ def _tracing_batch_key(config: Tracing) -> Training:
 def _tracing_work(config: Tracing) -> Work:
     """Return the work of the training, and of every image's gradient at each checkpoint."""
     training = classifier.work(config.training)
-    (step,) = [step for step in training.operations.values() if step]
+    (step,) = [step for step in training.operations.values() if isinstance(step, ClassifierStep)]
     rows = config.training.examples or len(load(config.training.data).train_images)
     gradients = f"take gradients by {config.training.network.name}"
     return replace(
