@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from bench.price_checks import print_checks
 from measurement.machine import machine_facts
+from orchestrator.errors import EngramError
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.hardware import parse_hardware
 from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
@@ -67,7 +68,7 @@ PUBLISHED_ON = "8xH100"
 
 def price_published(audit: str, preset: str, on: str = PUBLISHED_ON) -> Price:
     """Return the price of a preset on named hardware. Data and models that are missing here have published sizes."""
-    with use_outlines():
+    with use_outlines(everything=True):
         plan = Plan.union([plan_of(cell) for cell in pin_cells(resolve_cells(Spec(audit, preset)), {})])
         return price_on(plan, list(plan.jobs), {}, parse_hardware(on, 1))
 
@@ -86,7 +87,11 @@ def print_published() -> None:
     print(f"| audit | preset | GPU hours on {PUBLISHED_ON} | wall time | tasks that were never timed |")
     print("|---|---|---|---|---|")
     for audit, preset in published_presets():
-        price = price_published(audit, preset)
+        try:
+            price = price_published(audit, preset)
+        except EngramError as error:  # for example without predictions that the authors published
+            print(f"| `{audit}` | `{preset}` | | | {error} |")
+            continue
         time = describe_price(price, 1).partition(",")[0].removesuffix(f" on {PUBLISHED_ON}")
         untimed = ", ".join(price.unknown) or "none"
         print(f"| `{audit}` | `{preset}` | {describe_hours(price.gpu_hours)} | {time} | {untimed} |", flush=True)

@@ -59,7 +59,7 @@ def preview(spec: Spec, on: str | None = None, prices: Prices | None = None) -> 
     """
     if on is None:
         return preview_here(spec)
-    with use_outlines():
+    with use_outlines(everything=True):
         return preview_here(spec, parse_hardware(on, environment.count_processors()), prices)
 
 
@@ -258,10 +258,11 @@ def _price_of(
     store: Store | None,
     execution_options: Execution,
     hardware: Hardware | None = None,
+    is_light: bool = False,
 ) -> Price:
     """Estimate the time of a plan's missing jobs on this machine or named hardware.
 
-    Uses timings in the store if there are any.
+    Uses timings in the store if there are any. If `is_light`, no step is traced.
     """
     if store is None:
         timings = {}
@@ -282,7 +283,7 @@ def _price_of(
     address = choose_address(execution_options, plan, missing_keys, timings)
     gpus = gpus_at(address, execution_options.gpus)
     gpu = rates_of_model(environment.gpu_model()) if gpus else None
-    return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder, gpu)
+    return price_plan(plan, missing_keys, timings, slots_at(address), address, gpus, speed_folder, gpu, is_light)
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:
@@ -391,7 +392,8 @@ def _describe_preset(
         else:
             stored_keys = store.keys()
         price = _price_json(
-            _price_of(combined_plan, combined_plan.missing(stored_keys), store, Execution()), slots_at(None)
+            _price_of(combined_plan, combined_plan.missing(stored_keys), store, Execution(), is_light=True),
+            slots_at(None),
         )
     links = sum(marks(job.function).trains for job in combined_plan.jobs.values())
     trainings = sum(

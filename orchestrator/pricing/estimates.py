@@ -36,7 +36,8 @@ class Estimator:
     """Estimates the jobs of one plan.
 
     Units that were timed on the reference machine are estimated from their timings, unless the job runs on a `gpu`. All
-    others are estimated from their operations. `speed_folder` returns the folder that stores the counts.
+    others are estimated from their operations. `speed_folder` returns the folder that stores the counts. If
+    `is_light`, nothing is traced, so that only stated operations and timings on images of any size count.
     """
 
     plan: Plan
@@ -44,12 +45,15 @@ class Estimator:
     gpu: DeviceRates | None = None
     gpus: int = 0
     speed_folder: Callable[[], Path | None] = lambda: None
+    is_light: bool = False
     _counts: dict[Step, CountedStep | None] = field(default_factory=dict)
     _group_sizes: Counter[str] = field(default_factory=Counter)
 
     def prepare(self, keys: Collection[str]) -> None:
         """Count the steps of these jobs in one go, as far as they have no timings."""
         self._group_sizes = Counter(self.plan.groups[key] for key in keys)
+        if self.is_light:
+            return
         steps: dict[Step, None] = {}
         for key in keys:
             work = self._work(key)

@@ -62,12 +62,14 @@ def price_plan(
     gpus: int = 0,
     speed_folder: Callable[[], Path | None] = lambda: None,
     gpu: DeviceRates | None = None,
+    is_light: bool = False,
 ) -> Price:
     """Return the price of the missing jobs on `slots` slots of this machine and on its `gpus`.
 
     `mean_seconds` gives the seconds per group, from runs in this store. Other groups use the reference timings or the
     operations of their jobs, scaled by the machine's speed. The speed is measured unless it is stored in the folder
-    returned by `speed_folder`. `gpu` has the rates of this machine's GPUs, if they are known.
+    returned by `speed_folder`. `gpu` has the rates of this machine's GPUs, if they are known. If
+    `is_light`, no step is traced.
     """
     key_list = list(missing_keys)
     reference: Reference | None = None
@@ -78,7 +80,7 @@ def price_plan(
     untimed_keys = [key for key in key_list if plan.groups[key] not in mean_seconds]
     if untimed_keys:
         reference = load_reference()
-        estimator = Estimator(plan, reference, gpu if gpus else None, gpus, speed_folder)
+        estimator = Estimator(plan, reference, gpu if gpus else None, gpus, speed_folder, is_light)
         estimator.prepare(untimed_keys)
     for key in key_list:
         seconds = mean_seconds.get(plan.groups[key])

@@ -166,8 +166,11 @@ def test_outline_has_described_size_without_memory(name: str) -> None:
 
 
 def test_outlines_exist_only_while_pricing() -> None:
-    with use_outlines():
+    with use_outlines(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
+        catalog.pin(Dataset("cifar10#28x28#grey"))
+    with use_outlines(everything=True):
         assert catalog.load(catalog.pin(Dataset("cifar10#28x28#grey"))).shape == (28, 28, 1)
+        assert len(catalog.load_questions(catalog.pin(Dataset("squad"))).validation) == 10_570
     with pytest.raises(DatasetError, match="data set 'mnist' not found"):
         catalog.pin(Dataset("mnist"))
 
