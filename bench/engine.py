@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import torch
 
@@ -26,6 +28,15 @@ VAE = mnist()
 STEPS = 20  # of a stack in one timed run
 FEW_STEPS = 2  # in a tiny run, which only tests the code
 
+# Convolutional networks, the images they are for, and bounds on the seconds of one race.
+CONVOLUTIONAL = {
+    "cnn1": ((28, 28, 1), 30),
+    "cnn2": ((32, 32, 3), 40),
+    "resnet18": ((32, 32, 3), 60),
+    "airbench": ((32, 32, 3), 40),
+}
+PRECISIONS = tuple(precision for precision in get_args(Precision) if precision != "float64")
+
 
 def first(data: Images, count: int) -> Images:
     """Return the first `count` training images and at most as many test images."""
@@ -34,6 +45,14 @@ def first(data: Images, count: int) -> Images:
     return Images(
         data.train_images[train], data.train_labels[train], data.test_images[test], data.test_labels[test], data.classes
     )
+
+
+def random_images(shape: tuple[int, int, int]) -> Images:
+    """Return four minibatches of random images of this shape."""
+    stream = np.random.default_rng(0)
+    pixels = stream.integers(0, 256, (4 * BATCH, *shape), dtype=np.uint8)
+    labels = stream.integers(0, 10, len(pixels))
+    return Images(pixels, labels, pixels[:BATCH], labels[:BATCH], 10)
 
 
 def classifiers(

@@ -1,11 +1,12 @@
-"""All GPU measurements, in one command of at most ten minutes that can be killed and started again.
+"""All measurements of a GPU, in one command of at most ten minutes that can be killed and started again.
 
     python -m bench.gpu_visit [--tiny] [--device cpu] [--seconds N] [--only SECTION ...] [--out FILE]
 
-Measures the device's limits, models trained in stacks (bench/stacks.py), an entire audit (bench/audit.py), log p in all
-precisions (bench/generation.py), nearest neighbours compared with faiss (bench/neighbours.py), convolutional networks
-by strategy, memory order and precision, agreement of the strategies (bench/agreement.py) and memory. Sections run in
-order of importance. One without enough remaining time is left out with a note.
+Measures the device's limits, models trained in stacks (bench/stacks.py), log p in all precisions (bench/generation.py),
+convolutional networks by strategy, memory order and precision, nearest neighbours compared with faiss
+(bench/neighbours.py), training of airbench (bench/airbench.py), an entire audit (bench/audit.py), agreement of the
+strategies (bench/agreement.py) and memory. Sections run in order of importance. One without enough remaining time is
+left out with a note.
 
 The result is written after every row, to bench/results/gpu-visit-DEVICE.md unless `--out` names another file. The same
 command then measures only what is missing: rows in this file that this code measured on this hardware stay. Everything
@@ -20,17 +21,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
-import numpy as np
 import torch
 
-from bench import audit, generation, neighbours, stacks
+from bench import airbench, audit, generation, neighbours, stacks
 from bench.agreement import agreement
-from bench.engine import BATCH, FEW_STEPS, first
+from bench.engine import BATCH, CONVOLUTIONAL, FEW_STEPS, PRECISIONS, first, random_images
 from bench.measuring import Row, bench_parser
 from bench.sections import Section, Sitting
 from measurement.images import images
@@ -43,14 +42,6 @@ VISIT = 540.0  # seconds: ten minutes minus the time to start and end
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ("bench", "measurement", "orchestrator", "tasks")
 FEW_MODELS = 2  # in a stack of a tiny visit
-# Convolutional networks, the images they are for, and bounds on the seconds of one race.
-CONVOLUTIONAL = {
-    "cnn1": ((28, 28, 1), 30),
-    "cnn2": ((32, 32, 3), 40),
-    "resnet18": ((32, 32, 3), 60),
-    "airbench": ((32, 32, 3), 40),
-}
-PRECISIONS = tuple(precision for precision in get_args(Precision) if precision != "float64")
 
 
 def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section]:
@@ -68,9 +59,11 @@ def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section
         Section("ceilings", partial(stacks.ceiling_rows, device, tiny), 10),
         *(Section(f"mlp1 in stacks of {size}", stack_of(size, data, device, tiny), 15) for size in sizes[:2]),
         Section("log p", autoencoders, 60),
+        *races(PRECISIONS[:1], device, tiny),
         *neighbour_sections(device, tiny),
-        *races(device, tiny),
+        Section("trained airbench", partial(airbench.rows, device, tiny), 120),
         Section("audit", partial(audit.canaries, tiny), 60),
+        *races(PRECISIONS[1:], device, tiny),
         Section("agreement", partial(agreement, part, device, *((2, 1) if tiny else (16, 4))), 40),
         Section(
             "mlp1 in whole epochs", partial(stacks.epoch_rows, part if tiny else data, device, model_count, tiny), 20
@@ -86,7 +79,7 @@ def stack_of(size: int, data: Images, device: torch.device, tiny: bool) -> parti
 
 def neighbour_sections(device: torch.device, tiny: bool) -> Iterator[Section]:
     """Yield two sections per size: Engram's search alone, and compared with faiss."""
-    rounds = 1 if tiny else 3
+    rounds = 1 if tiny else 2
     for size in neighbours.gpu_sizes(tiny):
         yield Section(f"neighbours, {size.columns:,} columns", partial(searches, size, device, rounds), 40)
         yield Section(f"faiss, {size.columns:,} columns", partial(faiss_searches, size, device, rounds), 60)
@@ -100,9 +93,9 @@ def faiss_searches(size: neighbours.Size, device: torch.device, rounds: int) -> 
     yield from neighbours.faiss_rows(size, device, rounds)
 
 
-def races(device: torch.device, tiny: bool) -> Iterator[Section]:
+def races(precisions: Sequence[Precision], device: torch.device, tiny: bool) -> Iterator[Section]:
     """Yield a section per convolutional network and precision."""
-    for precision in PRECISIONS:
+    for precision in precisions:
         for network, (shape, seconds) in CONVOLUTIONAL.items():
             if tiny and network == "resnet18":  # takes a fifth of the time and tests no additional code
                 continue
@@ -114,17 +107,9 @@ def race(
 ) -> Iterator[Row]:
     """Compare strategies on few random images, since neither their number nor their values affect a step."""
     if not tiny:
-        return stacks.strategy_rows(network, noise(shape), device, precision=precision)
+        return stacks.strategy_rows(network, random_images(shape), device, precision=precision)
     small = (16, 16, shape[2])
-    return stacks.strategy_rows(network, noise(small), device, FEW_MODELS, batch=2, precision=precision)
-
-
-def noise(shape: tuple[int, int, int]) -> Images:
-    """Return four minibatches of random images of this shape."""
-    stream = np.random.default_rng(0)
-    pixels = stream.integers(0, 256, (4 * BATCH, *shape), dtype=np.uint8)
-    labels = stream.integers(0, 10, len(pixels))
-    return Images(pixels, labels, pixels[:BATCH], labels[:BATCH], 10)
+    return stacks.strategy_rows(network, random_images(small), device, FEW_MODELS, batch=2, precision=precision)
 
 
 def code_digest() -> str:

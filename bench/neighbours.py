@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,7 @@ def faiss_version() -> str:
     return f"{faiss.__version__}, GPUs it can use: {faiss_gpus()}"
 
 
+@lru_cache(1)
 def noise(size: Size) -> tuple[Array, Array]:
     """Return the queries and points of a size."""
     stream = np.random.default_rng(0)

@@ -31,6 +31,7 @@ SUBJECTS = (
     "cnn1 in float32, stack 2",
     "cnn2 in float32, stack 2",
     "airbench in float32, stack 2 channels last",
+    "airbench, 2 models on halves of 512 images, 1 epochs",
 )
 SETTING = {"date": "2026-11-29", "device": "CPU", "code": "abc"}
 

@@ -135,10 +135,9 @@ def test_rivals_curves_converge_with_smaller_steps() -> None:
 
 
 def test_memory_orders_of_convolutions_are_compared() -> None:
-    single, stacked, alone = convolutions.rows("cnn1", CPU, tiny=True)
-    assert single.subject.startswith("cnn1, batch 2, 1 in a step: model-step with channels last")
-    assert stacked.subject.startswith("cnn1, batch 2, 4 in a step")
-    assert all(row.ratio > 0 for row in (single, stacked, alone))
+    (row,) = convolutions.rows("cnn1", CPU, tiny=True)
+    assert row.subject.startswith("cnn1, batch 2: step with channels last")
+    assert row.ratio > 0
 
 
 NEIGHBOURS = "bench.neighbours"
