@@ -35,10 +35,10 @@ from tasks.language_models.sequence_model import (
     first_present,
     question_text,
 )
-from tasks.language_models.sharding import shard_model
+from tasks.language_models.sharding import mesh_of_ranks, shard_model
 from tasks.numerics.seeds import drawn_from
 from tasks.worker import compute_context
-from tasks.worker.ranks import current_ranks
+from tasks.worker.ranks import current_ranks, in_turn
 
 PAD = "<pad>"
 END = "</s>"
@@ -168,7 +168,23 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     All random numbers follow from the config's seed, and torch's random state is restored. Raises ValueError if the
     model is absent, unreadable, or has too few positions.
     """
+    if current_ranks().size > 1:
+        mesh = mesh_of_ranks(device)
+        with in_turn():  # so that only one rank at a time has the whole model in memory
+            model = _trainable_model(config, texts, device, {})
+            shard_model(model.module, mesh)
+        return model
     spread = spread_over_gpus(config.model, device, is_private=config.privacy is not None)
+    model = _trainable_model(config, texts, device, spread)
+    if not spread:
+        model.module.to(device)
+    return model
+
+
+def _trainable_model(
+    config: Tuning, texts: Iterable[str], device: torch.device, spread: Mapping[str, Any]
+) -> SequenceModel:
+    """Return the model with its adapters, on the processor unless it is spread."""
     model = _make_model(config, texts, device, config.dropout, spread)
     if config.adaptation == "lora":
         with drawn_from(config.seed, "adapters", device=device), silence_transformers():
@@ -176,10 +192,6 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     if config.checkpointing:
         # Activations are recomputed layer by layer, which saves memory.
         model.module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    if current_ranks().size > 1:
-        shard_model(model.module, device)
-    elif not spread:
-        model.module.to(device)
     return model
 
 

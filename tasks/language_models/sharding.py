@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,13 +16,21 @@ from torch import Tensor
 from tasks.training.sharded_tensors import is_sharded
 from tasks.worker.ranks import current_ranks
 
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
-def shard_model(module: Any, device: torch.device) -> None:
-    """Divide the model among all ranks, layer by layer, on the device. Every rank must have the same whole model."""
+
+def mesh_of_ranks(device: torch.device) -> DeviceMesh:
+    """Return the mesh of all ranks, whose devices are like this one. All ranks must call this together."""
     from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh(device.type, (current_ranks().size,))
+
+
+def shard_model(module: Any, mesh: DeviceMesh) -> None:
+    """Keep this rank's part of the model, layer by layer, on its device. Every rank begins with the same model."""
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(device.type, (current_ranks().size,))
     # The layers that transformers keeps on one device, such as GPT2Block.
     kinds = set(getattr(module, "_no_split_modules", None) or ())
     for part in [part for part in module.modules() if type(part).__name__ in kinds]:

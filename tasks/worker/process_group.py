@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 GROUP_MARK = "ENGRAM_GROUP"  # marks the ranks of one process
+AGREEING = 60.0  # seconds between the first and the last rank that end a job with an error
 SETTLING = 1.0  # seconds in which the other ranks may report an error that came before the first one reported
 GRACE = 10.0  # seconds for a rank to exit after it has finished
 # Our package comes first while it is imported, because a folder on the path may contain another `tasks`.
 START = (
     "import sys, json; root, paths = json.loads(sys.argv[1]); sys.path[:] = [root, *paths]; import tasks; "
-    "sys.path[:] = paths if root in paths else [*paths, root]; "
-    "from tasks.worker.rank_process import run_rank; run_rank()"
+    "sys.path[:] = paths if root in paths else [*paths, root]; from {} import {}; {}()"
 )
+TARGET = "tasks.worker.rank_process:run_rank"
 
 
 def compute_together(
@@ -96,6 +97,16 @@ class _Failure:
 
 
 @dataclass(eq=False)
+class _Ending:
+    """The job that a rank has ended, with its outcome. It is None for a table of another rank than the first."""
+
+    index: int
+    outcome: pa.Table | Exception | None
+    notes: Mapping[str, Any]
+    memory: int  # peak host memory of the rank, in bytes
+
+
+@dataclass(eq=False)
 class _States:
     """The checkpoints of one job, each read once for all ranks."""
 
@@ -115,13 +126,14 @@ class _Group:
         self.size = work.size
         self.states: dict[int, _States] = {}
         self.failures: list[_Failure] = []
-        self.memory = 0  # peak host memory of all ranks, in bytes
+        self.endings: dict[int, _Ending] = {}  # of the current job, by rank
+        self.deadline: float | None = None  # for all ranks to end the current job, once one has ended with an error
         self.ranks: list[_Rank] = []
         try:
             for number in range(work.size):
                 self.ranks.append(_start_rank(number))
             for rank in self.ranks:
-                rank.pipe.send_bytes(pickle.dumps(_with_rank(work, rank.number)))
+                rank.pipe.send_bytes(pickle.dumps(replace(work, rank=rank.number)))
         except BaseException:
             self.end()
             raise
@@ -129,15 +141,41 @@ class _Group:
     def outcomes(self) -> Iterator[tuple[int, pa.Table | Exception]]:
         """Yield the outcomes of the first rank, and serve all ranks until they have finished."""
         while waiting := [rank for rank in self.ranks if not rank.is_done]:
-            ready = wait([rank.pipe for rank in waiting])
+            seconds = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            ready = wait([rank.pipe for rank in waiting], seconds)
             for rank in waiting:
                 if rank.pipe in ready:
-                    yield from self._serve(rank)
+                    self._serve(rank)
             if self.failures:
                 raise self._first_failure()
-        hardware.add_peak_memory(self.memory)
+            if len(self.endings) == self.size or not ready:
+                yield self._end_job()
 
-    def _serve(self, rank: _Rank) -> Iterator[tuple[int, pa.Table | Exception]]:
+    def _end_job(self) -> tuple[int, pa.Table | Exception]:
+        """Return the outcome of the job that all ranks have ended, and let them begin the next one.
+
+        Raises the error of a rank if the others have not ended the job with an error, since they wait for it.
+        """
+        for number, ending in sorted(self.endings.items()):
+            if isinstance(ending.outcome, Exception) and not self._all_failed():
+                raise _error_of_rank(number, ending.outcome, f"{type(ending.outcome).__name__}: {ending.outcome}")
+        first = self.endings[0]
+        if {ending.index for ending in self.endings.values()} != {first.index}:
+            raise RuntimeError("the processes that train one model together have ended different jobs")
+        compute_context.note(**first.notes, processes=self.size)
+        hardware.add_peak_memory(sum(ending.memory for ending in self.endings.values()))
+        self.endings = {}
+        self.deadline = None
+        for rank in self.ranks:
+            rank.pipe.send_bytes(b"next")
+        assert first.outcome is not None
+        return first.index, first.outcome
+
+    def _all_failed(self) -> bool:
+        errors = [ending for ending in self.endings.values() if isinstance(ending.outcome, Exception)]
+        return len(errors) == self.size
+
+    def _serve(self, rank: _Rank) -> None:
         """Answer one message of a rank."""
         try:
             message = rank.pipe.recv()
@@ -152,14 +190,14 @@ class _Group:
                 rank.pipe.send_bytes(self._state(index, number))
             case ("leave", index, state):
                 checkpoints.leave(index, state)
-            case ("outcome", index, outcome, notes):
-                compute_context.note(**notes, processes=self.size)
-                yield index, outcome
+            case ("outcome", index, outcome, notes, memory):
+                self.endings[rank.number] = _Ending(index, outcome, notes, memory)
+                if isinstance(outcome, Exception) and self.deadline is None:
+                    self.deadline = time.monotonic() + AGREEING
             case ("failed", error, text, follows):
                 self.failures.append(_Failure(rank.number, _error_of_rank(rank.number, error, text), follows))
                 rank.is_done = True
-            case ("done", memory):
-                self.memory += memory
+            case ("done",):
                 rank.is_done = True
 
     def _state(self, index: int, number: int) -> bytes:
@@ -175,8 +213,7 @@ class _Group:
             ready = wait([rank.pipe for rank in waiting], max(0.0, deadline - time.monotonic()))
             for rank in waiting:
                 if rank.pipe in ready:
-                    for _ in self._serve(rank):  # results of other jobs, which are computed again
-                        pass
+                    self._serve(rank)
             if not ready:
                 break
         return min(self.failures, key=lambda failure: failure.follows).error
@@ -190,19 +227,14 @@ class _Group:
             rank.pipe.close()
 
 
-def _with_rank(work: RankWork, number: int) -> RankWork:
-    from dataclasses import replace
-
-    return replace(work, rank=number)
-
-
 def _start_rank(number: int) -> _Rank:
     """Start the process of a rank, which waits for its work."""
     here, there = socket.socketpair()
     with there:
         paths = json.dumps([str(Path(tasks.__file__).resolve().parents[1]), sys.path])
+        module, _, function = TARGET.partition(":")
         process = subprocess.Popen(
-            [sys.executable, "-c", START, paths, str(there.fileno())],
+            [sys.executable, "-c", START.format(module, function, function), paths, str(there.fileno())],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],

@@ -93,10 +93,12 @@ def _compute(parent: Connection, work: RankWork) -> None:
         contexts.enter_context(use_stand_ins(work.stand_ins))
         hardware.reset_peak_memory()
         for index, outcome in many(work.configs, work.inputs):
-            if is_first:
-                parent.send(("outcome", index, outcome, dict(notes)))
+            is_needed = is_first or isinstance(outcome, Exception)
+            memory = hardware.peak_memory()
+            parent.send(("outcome", index, outcome if is_needed else None, dict(notes), memory))
+            parent.recv_bytes()  # once all ranks have ended this job
             compute_context.note()
-    parent.send(("done", hardware.peak_memory()))
+    parent.send(("done",))
     from torch import distributed
 
     distributed.destroy_process_group()

@@ -8,6 +8,7 @@ on the number of ranks, except for rounding. Outside a group, there is one rank 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -63,6 +64,23 @@ def add_over_ranks(tensors: Iterable[Tensor]) -> None:
         return
     for bucket in _buckets(tensors):
         _add_bucket(bucket)
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """Execute the block on one rank after another, for example because it needs much memory of the machine."""
+    for _ in range(_ranks.rank):
+        wait_for_ranks()
+    try:
+        yield
+    finally:
+        for _ in range(_ranks.rank, _ranks.size):
+            wait_for_ranks()
+
+
+def wait_for_ranks() -> None:
+    """Wait until all ranks have called this as often as this one."""
+    total_over_ranks(0)
 
 
 def total_over_ranks(number: int) -> int:

@@ -56,7 +56,6 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
         plain,
         replace(plain, model=LanguageModel("tiny-gpt#32x2"), **lora),
         replace(plain, model=saved(tmp_path / "bart", "bart", QUESTIONS)),
-        replace(plain, model=saved(tmp_path / "llama", "llama", QUESTIONS), **lora),
     ]
     one_epoch = replace(plain, epochs=1, recorded=(1,))
     second = replace(plain, recorded=(2,))

@@ -40,6 +40,18 @@ def test_numbers_of_model_are_independent_of_others() -> None:
     assert torch.equal(CounterRng(keys[[4, 1]]).uniform(0, (3,)), CounterRng(keys).uniform(0, (3,))[[4, 1]])
 
 
+@pytest.mark.parametrize("first", [1, 3, 4])
+def test_later_rows_have_the_numbers_of_all_rows(first: int) -> None:
+    keys = torch.tensor([member_key(seed) for seed in range(2)])
+    whole = CounterRng(keys)
+    later = CounterRng(keys, first_row=first)
+    rows = 7 - first
+    assert torch.equal(later.words(3, (rows, 3)), whole.words(3, (7, 3))[:, first:])
+    assert torch.equal(later.quarters(3, (rows, 3)), whole.quarters(3, (7, 3))[:, first:])
+    assert torch.equal(later.normal(3, (rows, 3)), whole.normal(3, (7, 3))[:, first:])
+    assert torch.equal(later.dropout_mask(3, (rows, 3), 0.5), whole.dropout_mask(3, (7, 3), 0.5)[:, first:])
+
+
 def test_members_steps_and_sites_have_own_numbers() -> None:
     members = torch.tensor([member_key(seed) for seed in range(40)])
     words = [

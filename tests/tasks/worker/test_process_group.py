@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
 
-from tasks.contract.job import Inputs, task
-from tasks.worker import compute_context
+from tasks.contract.job import Inputs, single_table, task
+from tasks.worker import compute_context, process_group
 from tasks.worker.compute_context import ComputeContext
 from tasks.worker.job_services import ProgramDied
 from tasks.worker.process_group import GROUP_MARK, compute_together
@@ -46,6 +47,22 @@ def add_up(config: dict[str, str], inputs: Inputs) -> pa.Table:
     add_over_ranks(sums)
     joined = join_rows(rows[None], 1, row_counts(5))
     return pa.table({"sums": [float(value.sum()) for value in sums], "joined": [joined.tolist()[0]] * 3})
+
+
+def add_up_or_fail(
+    configs: Sequence[dict[str, str]], inputs: Sequence[Inputs]
+) -> Iterator[tuple[int, pa.Table | Exception]]:
+    """Yield the sums of the first rank. The second one yields an error, as for a file that only it cannot read."""
+    for index, config in enumerate(configs):
+        if current_ranks().rank:
+            yield index, OSError("cannot be read")
+        else:
+            yield index, add_up(config, inputs[index])
+
+
+@task(version=1, spreads=True, many=add_up_or_fail)
+def fail_in_one_rank(config: dict[str, str], inputs: Inputs) -> pa.Table:
+    return single_table(add_up_or_fail, config, inputs)
 
 
 def run_together(config: dict[str, str]) -> pa.Table:
@@ -86,6 +103,14 @@ def test_first_error_ends_all_ranks(ends: str) -> None:
     else:
         with pytest.raises(ProgramDied, match="process 1 of 2 that train one model together was ended by SIGKILL"):
             run_together({"ends": ends})
+    assert not living_ranks()
+
+
+@pytest.mark.slow
+def test_error_of_one_rank_ends_others_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_group, "AGREEING", 0.5)
+    with compute_context.use_context(ComputeContext(processes=2)), pytest.raises(OSError, match="cannot be read"):
+        list(compute_together(f"{__name__}:fail_in_one_rank", [{"ends": "never"}], [()]))
     assert not living_ranks()
 
 
