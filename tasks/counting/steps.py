@@ -34,10 +34,11 @@ OPTIMISERS = {
     "rmsprop": (5 * FLOAT, 1),
     "sgd": (7 * FLOAT, 1),
     "lars": (12 * FLOAT, 4),
+    "nesterov": (20 * FLOAT, 1),
     "adafactor": (15 * FLOAT, 15),
 }
 # Numbers that an optimiser keeps for each parameter.
-MOMENTS = {"adam": 2.0, "adamw": 2.0, "rmsprop": 1.0, "sgd": 1.0, "lars": 1.0, "nesterov": 1.0, "adafactor": 0.01}
+MOMENTS = {"adam": 2.0, "adamw": 2.0, "rmsprop": 1.0, "sgd": 1.0, "lars": 1.0, "nesterov": 2.0, "adafactor": 0.01}
 # Private training computes and clips gradients of single rows. Measured on a CPU, it takes 1.1 (T5) to 2.9 (vae) times
 # as long as a training without privacy.
 PRIVATE = 2.0
@@ -75,28 +76,36 @@ class TracedStep:
     device_bytes: float
 
 
-def _trace_objective(objective: Any, shape: Shape, batch: int, optimiser_name: str) -> TracedStep:
+def _trace_objective(objective: Any, shape: Shape, batch: int, optimiser_name: str, precision: str) -> TracedStep:
     """Trace a training step of an objective on `batch` images."""
     import torch
 
     from tasks.counting.tracing import META, Tracing
     from tasks.models.counter_rng import CounterRng
     from tasks.models.layers import Mode
-    from tasks.training.objective import Batch
+    from tasks.training.objective import Batch, Mirrors
 
     tensors = _without_memory(objective.weights)
     pixels = torch.empty((1, batch, math.prod(shape)), dtype=torch.uint8, device=META)
     labels = torch.empty((1, batch), dtype=torch.int64, device=META)
     draws = CounterRng(torch.zeros(1, dtype=torch.int64, device=META))
+    mirrored = None
+    if isinstance(objective, Mirrors) and objective.alternates:
+        mirrored = torch.empty((1, batch), dtype=torch.bool, device=META)
     with Tracing() as tracing:
-        torch.autograd.backward(objective.losses(tensors, Batch(pixels, labels, Mode(True, draws))).sum())
+        torch.autograd.backward(objective.losses(tensors, Batch(pixels, labels, Mode(True, draws), mirrored)).sum())
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
     parameters = sum(map(_elements, learned))
-    operations = add(tracing.operations, optimiser(optimiser_name, parameters, len(learned)))
+    step = tracing.operations
+    peak: float = tracing.peak_bytes
+    if precision == "bfloat16":
+        step = lower(step)
+        peak = FLOAT * parameters + LOW_ACTIVATIONS * (peak - FLOAT * parameters)
+    operations = add(step, optimiser(optimiser_name, parameters, len(learned)))
     fixed = sum(map(_elements, tensors.values())) - parameters
     # Weights, moments and the best weights, and the copies of weights and moments with which a step is recorded.
     kept = 2 * (1 + MOMENTS[optimiser_name]) + 1
-    return TracedStep(operations, FLOAT * (kept * parameters + 2 * fixed) + tracing.peak_bytes)
+    return TracedStep(operations, FLOAT * (kept * parameters + 2 * fixed) + peak)
 
 
 def training_bytes(name: str, parameters: float, fixed: float, peak: float) -> float:
@@ -141,6 +150,7 @@ class ClassifierStep:
     augmentation: bool = False
     is_private: bool = False
     images: float = 1.0  # images in a unit of work
+    precision: str = "float32"
 
     def count(self) -> Operations:
         return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
@@ -155,7 +165,7 @@ class ClassifierStep:
 
         architecture = Architecture(self.network, self.shape, self.classes, self.regularisers, self.width)
         objective = CrossEntropy(architecture, self.augmentation)
-        return _trace_objective(objective, self.shape, self.batch, self.optimiser)
+        return _trace_objective(objective, self.shape, self.batch, self.optimiser, self.precision)
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,7 @@ class DensityStep:
     batch: int = 64
     is_private: bool = False
     images: float = 1.0  # images in a unit of work
+    precision: str = "float32"
 
     def count(self) -> Operations:
         return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
@@ -180,7 +191,7 @@ class DensityStep:
     @cached_property
     def _traced(self) -> TracedStep:
         objective = _density_objective(self.model, self.shape, self.width)
-        return _trace_objective(objective, self.shape, self.batch, "adam")
+        return _trace_objective(objective, self.shape, self.batch, "adam", self.precision)
 
 
 @dataclass(frozen=True)

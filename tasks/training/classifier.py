@@ -251,6 +251,7 @@ def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
             config.optimiser,
             config.augmentation,
             config.privacy is not None,
+            precision=config.precision,
         ),
     )
 

@@ -366,7 +366,7 @@ def work(config: DensityTraining) -> Work:
     training_unit, codes_unit = f"{way} {model}", f"draw codes for {model}"
     name = str(config.model)
     training_step = DensityStep(
-        name, images.shape, config.width, config.batch, config.privacy is not None, 1 / training_cost
+        name, images.shape, config.width, config.batch, config.privacy is not None, 1 / training_cost, config.precision
     )
     return Work(
         {training_unit: training_cost * training_rows * config.epochs},

@@ -139,6 +139,7 @@ def classifier_step(config: Mixture, shape: tuple[int, int, int], classes: int) 
         optimiser=config.optimiser,
         augmentation=config.augmentation,
         is_private=config.privacy is not None,
+        precision=config.precision,
     )
 
 

@@ -102,6 +102,7 @@ def work(config: Reference) -> Work:
         batch=training.batch,
         augmentation=training.augmentation,
         is_private=training.privacy is not None,
+        precision=training.precision,
     )
     return classifier_work(training.network.name, images.shape, training.recipe, examples, 1, way=way, step=step)
 
