@@ -1,4 +1,4 @@
-"""Training images as squares, on the device if they fit, otherwise in a mapped file that is read one step ahead."""
+"""Training images as squares, on the device if they fit, otherwise in a file that is read one step ahead."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Resident:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Images in a mapped file. During each step, a thread reads the images of the next one."""
+    """Images in a cache file. During each step, a thread reads the images of the next one."""
 
     rows: PictureRows
     device: torch.device

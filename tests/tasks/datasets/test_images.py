@@ -167,7 +167,7 @@ def test_only_large_data_sets_are_read_by_rows(scanned: Path, monkeypatch: pytes
     assert isinstance(load(pin(Dataset(f"folder:{scanned}"))), Images)
     dataset = pin(Dataset(f"folder:{scanned}#rgb"))
     assert isinstance(load(dataset), LargeImages)
-    assert not list(cache_folder().glob("*.arrow"))  # no image was decoded
+    assert not list(cache_folder().glob("*.pixels"))  # no image was decoded
 
 
 def test_large_set_is_read_from_index_and_cache(scanned: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ def test_images_read_from_file_give_same_training(tmp_path: Any, monkeypatch: py
     inside = pretrain_encoder(setting, BLOBS)
     monkeypatch.setattr("tasks.self_supervised.training_set.SHARE", 0.0)
     assert inside.equals(pretrain_encoder(setting, BLOBS))
-    assert len(list(tmp_path.glob("*.arrow"))) == 1
+    assert len(list(tmp_path.glob("*.pixels"))) == 1
 
 
 def test_bfloat16_trains_and_keeps_float32_weights() -> None:
