@@ -153,15 +153,15 @@ _GAMMA = tl.constexpr(GAMMA % WORD)
 
 
 # Triton evaluates annotations, so those of arguments may only name Triton's types.
-@triton.jit  # type: ignore[untyped-decorator]
-def _mix(words):
+@triton.jit
+def _mix(words):  # type: ignore[no-untyped-def]
     words = (words ^ (words >> 30)) * _FIRST
     words = (words ^ (words >> 27)) * _SECOND
     return words ^ (words >> 31)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _to_tf32(values):
+@triton.jit
+def _to_tf32(values):  # type: ignore[no-untyped-def]
     """As `tasks.models.tf32.round_to_tf32`, for finite values."""
     return ((values.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
 
