@@ -268,7 +268,9 @@ class FineTuner:
         for state in self.optimiser.state.values():
             state["step"] = self.steps  # needed after continuing from a state
         # The ranks of a process group compute different rows, which must not have the same dropout.
-        stream = ["dropout", epoch, *([current_ranks().rank] if current_ranks().size > 1 else [])]
+        stream: list[str | int] = ["dropout", epoch]
+        if current_ranks().size > 1:
+            stream.append(current_ranks().rank)
         with drawn_from(self.config.seed, *stream, device=self.model.device):
             minibatches = self._minibatches(self.lengths, epoch)
             for taken, rows in enumerate(minibatches, 1):
