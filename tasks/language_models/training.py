@@ -272,9 +272,9 @@ class FineTuner:
         for state in self.optimiser.state.values():
             state["step"] = self.steps  # needed after continuing from a state
         # The ranks of a process group compute different rows, which must not have the same dropout.
-        stream: tuple[str | int, ...] = ("dropout", epoch)
+        stream: list[str | int] = ["dropout", epoch]
         if current_ranks().size > 1:
-            stream = (*stream, current_ranks().rank)
+            stream.append(current_ranks().rank)
         with drawn_from(self.config.seed, *stream, device=self.model.device):
             minibatches = self._minibatches(self.lengths, epoch)
             for taken, rows in enumerate(minibatches, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,11 @@ def is_sharded(tensor: Tensor) -> bool:
 
 def whole_tensor(tensor: Tensor) -> Tensor:
     """Return the tensor with the parts of all ranks. All ranks must call this."""
-    return cast("Any", tensor).full_tensor() if is_sharded(tensor) else tensor
+    if not is_sharded(tensor):
+        return tensor
+    sharded: Any = tensor
+    whole: Tensor = sharded.full_tensor()
+    return whole
 
 
 def copy_values(tensor: Tensor, values: NDArray[np.float32]) -> None:

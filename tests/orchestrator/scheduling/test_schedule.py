@@ -495,8 +495,9 @@ def spread(config: Number, inputs: Inputs) -> pa.Table:
 @pytest.mark.parametrize(("gpus", "expected"), [(0, (3, 3)), (4, (2, 0))])
 def test_processes_of_a_job_have_gpus_or_processors(gpus: int, expected: tuple[int, int]) -> None:
     jobs = (Job(spread, Number(1)), Job(spread, Number(-1)), Job(leaf, Number()))
-    per_job = {"gpus_per_job": 2, "processes_per_job": 3}
-    calls = send_all(Schedule(Plan.from_roots({"all": jobs}), set(), slots=8, gpus=gpus, together=1, **per_job))
+    plan = Plan.from_roots({"all": jobs})
+    schedule = Schedule(plan, set(), slots=8, gpus=gpus, gpus_per_job=2, processes_per_job=3, together=1)
+    calls = send_all(schedule)
     assert [(call.processes, call.cpus) for call in calls] == [expected, (1, 0 if gpus else 1), (1, 1)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -51,7 +52,7 @@ def assert_close(actual: pa.Table | Exception, expected: pa.Table) -> None:
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     # With 11 questions in minibatches of 5, only one rank has a row of the last one.
     plain = config(epochs=2, dropout=0.0, batch=5, examples=11, recorded=(0, 1, 2))
-    lora = {"adaptation": "lora", "rank": 2, "accumulate": 2, "batch": 4}
+    lora: dict[str, Any] = {"adaptation": "lora", "rank": 2, "accumulate": 2, "batch": 4}
     configs = [
         plain,
         replace(plain, model=LanguageModel("tiny-gpt#32x2"), **lora),
