@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from types import ModuleType
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import torch
@@ -155,28 +155,18 @@ def fused_decoder(vae: Vae, tensors: Mapping[str, Tensor], precision: DecoderPre
     Kernels require a GPU, Triton, a fully connected network and float32 weights.
     """
     first = next(iter(tensors.values()))
-    kernels = decoder_kernels() if has_kernels(first.device) else None
-    if kernels is None or not isinstance(vae, Dense) or first.dtype != torch.float32:
+    if not (has_kernels(first.device) and isinstance(vae, Dense) and first.dtype == torch.float32):
         return None
-    if not kernels.fits(math.prod(vae.preparation.seen_shape), precision):
+    from tasks.models.decoder_kernels import Decoder, fits
+
+    if not fits(math.prod(vae.preparation.seen_shape), precision):
         return None
-    decoder: Decoder = kernels.Decoder(halves(tensors)[1], precision)
-    return decoder
+    return Decoder(halves(tensors)[1], precision)
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Return whether Triton's kernels can run on this device."""
-    return device.type == "cuda"
-
-
-@cache
-def decoder_kernels() -> ModuleType | None:
-    """Return the module of GPU kernels, or None without Triton, which comes with torch for CUDA."""
-    try:
-        from tasks.models import decoder_kernels
-    except ImportError:
-        return None
-    return decoder_kernels
+    """Return whether GPU kernels can run on this device. They require Triton, which comes with torch for CUDA."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def decoder_layers(tensors: Mapping[str, Tensor], precision: DecoderPrecision) -> Layers:
@@ -235,18 +225,17 @@ def _log_weights(
 
 def _fused_log_weights(decoder: Decoder, q: Codes, x: Tensor, keys: Tensor) -> Callable[[slice, slice], Tensor]:
     """Return the function of `_log_weights`, computed by GPU kernels with the same codes."""
-    kernels = decoder_kernels()
-    assert kernels is not None
+    from tasks.models.decoder_kernels import draw_codes
+
     mean, log_variance = q
 
     def weights_of(points: slice, samples: slice) -> Tensor:
-        codes, of_codes = kernels.draw_codes(
+        codes, of_codes = draw_codes(
             *(keys[:, points], mean[:, points], log_variance[:, points]),
             *(LATENT, samples),
             rounded=decoder.precision == "tf32",
         )
-        result: Tensor = of_codes.add_(decoder.log_likelihoods(x[:, points], codes))
-        return result
+        return of_codes.add_(decoder.log_likelihoods(x[:, points], codes))
 
     return weights_of
 
