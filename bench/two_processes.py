@@ -43,7 +43,7 @@ AUDIT = (
     *("training.epochs=4", "training.link=2", "training.warmup=1", "training.batch=200", "training.optimiser=adamw"),
     "training.base_learning_rate=0.005",
 )
-TABLES = ("estimates", "summary")
+TABLES = ("scores", "encoders", "summary")
 KINDS = {"run_rank": "rank", "fork_server": "worker", "engram": "driver"}  # by a word in the command
 
 
