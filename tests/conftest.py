@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is fir
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # But for the tests that are about them.
 os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
+# Indexes and images that tests cache must not stay in the tester's own cache folder.
+CACHE = tempfile.TemporaryDirectory(prefix="engram-tests-cache-", ignore_cleanup_errors=True)
+os.environ["ENGRAM_CACHE"] = CACHE.name
 
 
 class CpuDurations:

@@ -23,7 +23,7 @@ from tests.support.waiting import HANGING, wait_until
 
 ROOT = forks.ROOT
 PATHS = forks.PATHS
-OWN_VARIABLES = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
+OWN_VARIABLES = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "RAY_ADDRESS", "FORCE_COLOR")
 STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; a failed test may leave some waiting
 
 
