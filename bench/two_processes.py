@@ -219,7 +219,7 @@ def main() -> None:
         text = measure(folder, arguments.files, int(arguments.memory * 1e9))
     print(text)
     if arguments.out:
-        write_whole(arguments.out, text)
+        write_whole(text, arguments.out)
 
 
 def measure(folder: Path, files: int, limit: int) -> str:
