@@ -44,7 +44,7 @@ AUDIT = (
     "training.base_learning_rate=0.005",
 )
 TABLES = ("scores", "encoders", "summary")
-KINDS = {"run_rank": "rank", "fork_server": "worker", "engram": "driver"}  # by a word in the command
+KINDS = {"run_rank": "rank", "fork_server": "worker", "orchestrator": "driver"}  # by a word in the command
 
 
 def write_images(folder: Path, files: int) -> None:
@@ -219,7 +219,7 @@ def main() -> None:
         text = measure(folder, arguments.files, int(arguments.memory * 1e9))
     print(text)
     if arguments.out:
-        write_whole(arguments.out, text)
+        write_whole(text, arguments.out)
 
 
 def measure(folder: Path, files: int, limit: int) -> str:
