@@ -383,7 +383,9 @@ def describe_price(price: Price, slots: int) -> str:
 
 
 def describe_hours(hours: Span) -> str:
-    """Describe hours of GPUs or processors, such as `42 GPU hours, 21 to 84`, without their unit."""
+    """Describe hours of GPUs or processors, or a cost, such as `42 (21 to 84)` or `under 0.01`, without their unit."""
+    if hours.high < 0.01:
+        return "under 0.01"
     digits = 0 if hours.low >= 10 else 1 if hours.low >= 1 else 2
     return f"{hours.expected:,.{digits}f} ({hours.low:,.{digits}f} to {hours.high:,.{digits}f})"
 
