@@ -166,7 +166,7 @@ def test_exit_codes_and_variables_are_documented() -> None:
     for page in ("commands", "own_training"):
         documented |= set(re.findall(r"`(\w+)`", (ROOT / "docs" / f"{page}.md").read_text()))
     # These mark the processes of a cluster, a worker or a job; users do not set them.
-    assert variables - {"ENGRAM_CLUSTER", "ENGRAM_WORKER", "ENGRAM_JOB"} <= documented
+    assert variables - {"ENGRAM_CLUSTER", "ENGRAM_WORKER", "ENGRAM_JOB", "ENGRAM_GROUP"} <= documented
 
 
 class Block(NamedTuple):

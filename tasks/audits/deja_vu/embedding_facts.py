@@ -15,19 +15,10 @@ Embeddings = NDArray[np.float32]
 MOST_ASKED = 2000  # maximum number of public images to classify
 
 
-def embedding_facts(
-    cropped: Embeddings, public: Embeddings, labels: NDArray[np.integer], k: int
-) -> dict[str, float | int | None]:
-    """Return the NEIGHBOURS columns that describe the whole encoder. `labels` are those of the public images."""
-    equal_crops = EqualRows()
-    equal_crops.add(cropped)
-    return describe_encoder(equal_crops, public, labels, k)
-
-
 def describe_encoder(
     equal_crops: EqualRows, public: Embeddings, labels: NDArray[np.integer], k: int
 ) -> dict[str, float | int | None]:
-    """Return `embedding_facts` of crops that have been counted before."""
+    """Return the NEIGHBOURS columns that describe the whole encoder. `labels` are those of the public images."""
     equal_public = EqualRows()
     equal_public.add(public)
     tied = max(equal_crops.share(), equal_public.share())

@@ -32,7 +32,9 @@ def plan_digest(audit: Any, config: Any) -> tuple[Any, ...]:
 
     def digest(job: Job) -> int:
         if id(job) not in digests:
-            digests[id(job)] = hash((job.function.__qualname__, repr(job.config), tuple(map(digest, job.inputs))))
+            # The text of a config leaves out some fields that were added later, but names its types.
+            form = f"{job.config!r} {dataclasses.asdict(job.config)!r}"
+            digests[id(job)] = hash((job.function.__qualname__, form, tuple(map(digest, job.inputs))))
         return digests[id(job)]
 
     roots = audit.plan(config).items()

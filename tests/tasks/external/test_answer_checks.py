@@ -20,6 +20,8 @@ from tasks.audits.membership.given import ask_file
 from tasks.audits.membership.given_config import AskedFile
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import InMemory
+from tasks.datasets.picture_rows import Selected
 from tasks.external import confidences
 from tasks.external.model_file import Interface, ModelFile
 from tasks.external.model_file import pin as pin_model
@@ -79,7 +81,9 @@ def ask_forgetting(model: nn.Module, folder: Path) -> object:
     target = AskTarget.__new__(AskTarget)
     object.__setattr__(target, "file", saved(model, folder))
     object.__setattr__(target, "interface", Interface())
-    return target_confidences(target, (), *records())
+    images, labels = records()
+    rows = np.arange(len(images))
+    return target_confidences(target, (), Selected(InMemory(images, labels), rows), labels)
 
 
 def ask_table(model: nn.Module, folder: Path) -> object:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.answer import verdict
 from tasks.audits.deja_vu.config import About, DejaVu
-from tasks.audits.deja_vu.embedding_facts import embedding_facts
+from tasks.audits.deja_vu.embedding_facts import EqualRows, describe_encoder
 from tasks.audits.deja_vu.encoder_config import EncoderFile, Given, ReferenceFile
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.encoders import encoders
@@ -102,6 +102,15 @@ def neighbours(scenes: Scenes, embeddings: tuple[Rows, Rows], model: str) -> pa.
     facts = embedding_facts(crops, public, scenes.public, K)
     columns |= {name: [value] * n for name, value in facts.items()}
     return pa.table(columns, NEIGHBOURS)
+
+
+def embedding_facts(
+    cropped: NDArray[np.float32], public: NDArray[np.float32], labels: NDArray[np.integer], k: int
+) -> dict[str, float | int | None]:
+    """The columns that describe the whole encoder."""
+    equal_crops = EqualRows()
+    equal_crops.add(cropped)
+    return describe_encoder(equal_crops, public, labels, k)
 
 
 def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.audits.deja_vu.config import About
-from tasks.audits.deja_vu.embedding_facts import EqualRows, embedding_facts, public_correct
+from tasks.audits.deja_vu.embedding_facts import EqualRows, public_correct
 from tasks.audits.deja_vu.measures.encoders import encoders, rows
 from tasks.contract.job import NoSettings
 from tasks.contract.learning import ACCURACY, is_at_chance
@@ -47,7 +47,7 @@ def test_constant_encoder_is_tied_and_at_chance(spread: float, tied: float, at_c
     draws = np.random.default_rng(1)
     labels = np.arange(400) % 10
     public = (spread * (5 * np.eye(10)[labels] + draws.normal(size=(400, 10)))).astype(np.float32)
-    facts = embedding_facts(public[:100], public, labels, 5)
+    facts = simulated_encoders.embedding_facts(public[:100], public, labels, 5)
     assert facts["tied"] == tied
     assert facts["public_asked"] == 400
     neighbour_table = simulated_encoders.tables(0)[0]
