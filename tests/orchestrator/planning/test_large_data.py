@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.support.shell import OWN_VARIABLES, PATHS
 
-LIMIT = 10**9  # bytes of address space, and of the resident set
+LIMIT = 10**9  # bytes of address space, which contains the resident set
 SECONDS = 5.0  # of processor time
 SIDE = 8000  # pixels
 COUNT = 800  # images
@@ -79,6 +79,5 @@ def test_plan_stays_within_memory_and_processor_time(
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, (tmp_path / "output").read_text()
-    assert usage.ru_maxrss * 1024 < LIMIT
     assert usage.ru_utime + usage.ru_stime < SECONDS
     assert not list((folder / "cache").glob("*.pixels"))
