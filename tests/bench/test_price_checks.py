@@ -31,9 +31,10 @@ def printed_hours() -> dict[tuple[str, str], tuple[float, float, float]]:
     """The GPU hours, expected, low and high, of each row of the documented table of published presets."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "clusters.md").read_text(encoding="utf-8")
     hours = {}
-    for row in re.findall(r"^\| `(\w+)` \| `([\w-]+)` \| ([\d.,]+) \(([\d.,]+) to ([\d.,]+)\) \|", text, flags=re.M):
+    interval = r"([\d.,]+) \(([\d.,]+) to ([\d.,]+)\)|under 0\.01"
+    for row in re.findall(rf"^\| `(\w+)` \| `([\w-]+)` \| (?:{interval}) \|", text, flags=re.M):
         audit, preset, *numbers = row
-        expected, low, high = (float(number.replace(",", "")) for number in numbers)
+        expected, low, high = (float(number.replace(",", "") or 0) for number in numbers)
         hours[audit, preset] = (expected, low, high)
     return hours
 
