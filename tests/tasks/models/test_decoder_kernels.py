@@ -99,3 +99,12 @@ def test_kernels_compile_for_a_gpu_without_spills(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     done = Shell(tmp_path).script(COMPILED)
     assert (done.stdout, done.returncode) == ("0 True 0\n", 0), done.stderr
+
+
+def test_kernels_draw_with_the_constants_of_the_generator() -> None:
+    pytest.importorskip("triton")
+    from tasks.models import counter_rng, decoder_kernels
+
+    kernels = (decoder_kernels._FIRST, decoder_kernels._SECOND, decoder_kernels._GAMMA)
+    expected = (counter_rng.FIRST, counter_rng.SECOND, counter_rng.GAMMA)
+    assert [constant.value for constant in kernels] == [number % 2**64 for number in expected]

@@ -1,0 +1,46 @@
+"""Every kind of step can be counted, and needs at least the memory of its weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.contract.operations import BYTES, CONVOLUTION, KINDS, LAUNCHES, LOW, PRODUCT, Step
+from tasks.counting.steps import ClassifierStep, CodesStep, DenoisingStep, DensityStep, EmbeddingStep, EncoderStep
+from tasks.diffusion.diffusion_config import UNet
+from tasks.self_supervised.pretraining_config import BYOL, EncoderConfig, Supervised, VICReg
+
+SHAPE = (16, 16, 1)
+ENCODER = EncoderConfig("small-resnet#4", (8, 8), 32)
+TRAINING = ("sgd", "float32")
+STEPS: dict[str, Step] = {
+    "classifier": ClassifierStep("cnn1", SHAPE, 10, batch=4),
+    "classifier in bfloat16": ClassifierStep("mlp1", SHAPE, 10, batch=4, precision="bfloat16"),
+    "airbench": ClassifierStep("airbench", (32, 32, 3), 10, batch=4, optimiser="nesterov"),
+    "density": DensityStep("vae", SHAPE, batch=4),
+    "codes": CodesStep("vae", SHAPE),
+    "encoder": EncoderStep(VICReg(), ENCODER, 3, 8, 2, *TRAINING),
+    "encoder with a teacher": EncoderStep(BYOL(), ENCODER, 3, 8, 1, "lars", "bfloat16"),
+    "supervised encoder": EncoderStep(Supervised(), ENCODER, 3, 8, 1, *TRAINING),
+    "fine-tuning": EncoderStep(Supervised(), ENCODER, 3, 8, 1, *TRAINING, is_tuning=True),
+    "embedding": EmbeddingStep(ENCODER),
+    "denoising": DenoisingStep(UNet((4, 8), 1, (4,), 2), 8, 16, 4),
+    "denoising in bfloat16": DenoisingStep(UNet((4, 8), 1, (4,), 2), 8, 16, 4, "bfloat16"),
+    "sampling": DenoisingStep(UNet((4, 8), 1, (4,), 2), 8, 16, 4, is_sampling=True),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step_counts_known_kinds_and_memory(name: str) -> None:
+    step = STEPS[name]
+    operations = step.count()
+    assert {kind.removesuffix(LOW) for kind in operations} <= set(KINDS)
+    assert any(operations.get(kind) for kind in (PRODUCT, CONVOLUTION, PRODUCT + LOW, CONVOLUTION + LOW))
+    assert operations[BYTES] > 0
+    assert operations[LAUNCHES] > 0
+    assert step.device_bytes() > 0
+
+
+def test_training_needs_more_memory_than_reading() -> None:
+    assert STEPS["denoising"].device_bytes() > STEPS["sampling"].device_bytes()
+    in_parts, whole = (EncoderStep(VICReg(), ENCODER, 3, 8, parts, *TRAINING) for parts in (2, 1))
+    assert in_parts.device_bytes() < whole.device_bytes()
