@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -134,8 +135,33 @@ def _elements(tensor: Any) -> int:
     return int(tensor.numel())
 
 
+class _CountedOnce(ABC):
+    """A step that is traced once for its operations and its memory."""
+
+    is_stacked: ClassVar[bool] = False
+
+    def count(self) -> Operations:
+        return scale(self._traced.operations, self._share)
+
+    def device_bytes(self) -> float:
+        return self._traced.device_bytes
+
+    @property
+    def _share(self) -> float:
+        """The part of the traced operations that one unit of work takes."""
+        return 1.0
+
+    @cached_property
+    def _traced(self) -> TracedStep:
+        return self._trace()
+
+    @abstractmethod
+    def _trace(self) -> TracedStep:
+        """Trace the step."""
+
+
 @dataclass(frozen=True)
-class ClassifierStep:
+class ClassifierStep(_CountedOnce):
     """A training step of an image classifier. A unit of work has one image or `images`."""
 
     is_stacked: ClassVar[bool] = True
@@ -152,14 +178,11 @@ class ClassifierStep:
     images: float = 1.0  # images in a unit of work
     precision: str = "float32"
 
-    def count(self) -> Operations:
-        return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+    @property
+    def _share(self) -> float:
+        return self.images * (PRIVATE if self.is_private else 1.0) / self.batch
 
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         from tasks.models.networks import Architecture
         from tasks.training.cross_entropy import CrossEntropy
 
@@ -169,7 +192,7 @@ class ClassifierStep:
 
 
 @dataclass(frozen=True)
-class DensityStep:
+class DensityStep(_CountedOnce):
     """A training step of a density model. The unit of work is an image."""
 
     is_stacked: ClassVar[bool] = True
@@ -182,20 +205,17 @@ class DensityStep:
     images: float = 1.0  # images in a unit of work
     precision: str = "float32"
 
-    def count(self) -> Operations:
-        return scale(self._traced.operations, self.images * (PRIVATE if self.is_private else 1.0) / self.batch)
+    @property
+    def _share(self) -> float:
+        return self.images * (PRIVATE if self.is_private else 1.0) / self.batch
 
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         objective = _density_objective(self.model, self.shape, self.width)
         return _trace_objective(objective, self.shape, self.batch, "adam", self.precision)
 
 
 @dataclass(frozen=True)
-class CodesStep:
+class CodesStep(_CountedOnce):
     """The likelihood of an image given one code, as in an estimate of log p. The unit of work is a code."""
 
     is_stacked: ClassVar[bool] = True
@@ -205,14 +225,11 @@ class CodesStep:
     width: float = 1.0
     codes: float = 1.0  # codes in a unit of work
 
-    def count(self) -> Operations:
-        return scale(self._traced.operations, self.codes)
+    @property
+    def _share(self) -> float:
+        return self.codes
 
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -259,13 +276,11 @@ def _density_objective(model: str, shape: Shape, width: float) -> Any:
 
 
 @dataclass(frozen=True)
-class EncoderStep:
+class EncoderStep(_CountedOnce):
     """A training step of an encoder by a self-supervised or supervised criterion. The unit of work is an image.
 
     The step computes `batch` images in `accumulate` parts, each of which has one or two views of its images.
     """
-
-    is_stacked: ClassVar[bool] = False
 
     criterion: Criterion
     encoder: EncoderConfig
@@ -276,14 +291,7 @@ class EncoderStep:
     precision: str
     is_tuning: bool = False
 
-    def count(self) -> Operations:
-        return self._traced.operations
-
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -321,22 +329,13 @@ class EncoderStep:
 
 
 @dataclass(frozen=True)
-class EmbeddingStep:
+class EmbeddingStep(_CountedOnce):
     """An encoder's embeddings of an image at every layer. The unit of work is an image."""
-
-    is_stacked: ClassVar[bool] = False
 
     encoder: EncoderConfig
     classes: int = 0
 
-    def count(self) -> Operations:
-        return self._traced.operations
-
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
@@ -353,10 +352,8 @@ class EmbeddingStep:
 
 
 @dataclass(frozen=True)
-class DenoisingStep:
+class DenoisingStep(_CountedOnce):
     """A training step of a conditional diffusion model, or one sampling step. The unit of work is an image."""
-
-    is_stacked: ClassVar[bool] = False
 
     unet: UNet
     resolution: int
@@ -365,14 +362,7 @@ class DenoisingStep:
     precision: str = "float32"
     is_sampling: bool = False
 
-    def count(self) -> Operations:
-        return self._traced.operations
-
-    def device_bytes(self) -> float:
-        return self._traced.device_bytes
-
-    @cached_property
-    def _traced(self) -> TracedStep:
+    def _trace(self) -> TracedStep:
         import torch
 
         from tasks.counting.tracing import META, Tracing
