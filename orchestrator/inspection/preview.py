@@ -173,8 +173,9 @@ def describe_device_memory(
         if device is not None and needed > device.memory * gpus_per_job:
             gpus = f"one {device.name} has" if gpus_per_job == 1 else f"{gpus_per_job} {device.name} have"
             line += (
-                f", more than the {format_size(device.memory * gpus_per_job)} that {gpus}: lower the batch, raise "
-                "accumulate, set precision=bfloat16, or train each model on several GPUs with --gpus-per-job"
+                f", more than the {format_size(device.memory * gpus_per_job)} that {gpus}: lower the batch, set "
+                "precision=bfloat16, raise accumulate (encoders and language models), or train each model on several "
+                "GPUs with --gpus-per-job"
             )
         descriptions.append({"task": task, "bytes": needed, "line": line})
     return descriptions

@@ -161,17 +161,22 @@ def find_parts(
         free_cached_memory(device)
         more = next_parts(parts, batch)
         if obstacle is not None or more is None:
-            raise too_large(name, batch, parts, device, obstacle)
+            raise too_large(name, batch, parts, device, obstacle, f", or more parts with accumulate={2 * parts}")
         parts = more
 
 
-def too_large(name: str, batch: int, parts: int, device: torch.device, obstacle: str | None = None) -> TrainingError:
-    """Return the error of a training of which one step does not fit into memory."""
+def too_large(
+    name: str, batch: int, parts: int, device: torch.device, obstacle: str | None = None, alternative: str = ""
+) -> TrainingError:
+    """Return the error of a training of which one step does not fit into memory.
+
+    `obstacle` says why it is not computed in more parts, and `alternative` how a user can ask for them.
+    """
     in_parts = "" if parts == 1 else f" in {parts} parts"
     if obstacle is None:
         cure = "try a smaller batch"
     else:
-        cure = f"try a smaller batch, or more parts with accumulate={2 * parts}: {obstacle}"
+        cure = f"try a smaller batch{alternative}: {obstacle}"
     error = TrainingError(
         f"one {name} with a batch of {batch}{in_parts} does not fit into the {free(device) / 1e9:.1f} GB that are free "
         f"on {hardware.device_name(device)}; {cure}"

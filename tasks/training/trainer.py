@@ -127,7 +127,7 @@ def in_more_parts(workload: Workload) -> Workload:
     return replace(workload, spec=replace(spec, divided=parts // spec.recipe.accumulate))
 
 
-PARTS_MATTER = "batch norm would use the statistics of smaller parts, which changes the result"
+PARTS_MATTER = "in parts, batch norm would use other statistics, which changes the result"
 FEW_ROWS = 4  # of the minibatch from which it is determined whether parts matter
 
 
