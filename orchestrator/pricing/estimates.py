@@ -94,8 +94,8 @@ class Estimator:
 
     def device_bytes(self, key: str) -> float | None:
         """Return the memory of a device that a job on the GPU needs. None if it is not known, or for other jobs."""
-        work = self._work(key)
-        if work is None or self._device(key) is None:
+        work = None if self._device(key) is None else self._work(key)
+        if work is None:
             return None
         needed = work.device_bytes
         for unit in work.amounts:
