@@ -69,12 +69,14 @@ class Room:
         if self.missing(needed) <= sum(size for _, size in self.removable):
             return
         reason = f"the disk has {gigabytes(self.free)} free"
+        remedy = "set ENGRAM_CACHE to a folder with more room"
         if self.allowed is not None and self.used + needed > self.allowed:
             reason = f"{SIZE_VARIABLE} allows {gigabytes(self.allowed)}"
+            remedy = f"raise {SIZE_VARIABLE}"
         others = self.used - sum(size for _, size in self.removable)
         raise DatasetError(
             f"the images need {gigabytes(needed)} in the cache {cache_folder()}, but {reason}, and its other "
-            f"files of {gigabytes(others)} cannot be removed; set ENGRAM_CACHE to a folder with more room"
+            f"files of {gigabytes(others)} cannot be removed; {remedy}"
         )
 
 
