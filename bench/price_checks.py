@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.pricing.hardware import CPU, load_rates
 from tasks.contract.operations import BYTES, PRODUCT, Operations, Step, add, scale
 from tasks.counting.steps import ClassifierStep, CodesStep, DensityStep, EncoderStep
+from tasks.counting.traced_steps import trace
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
@@ -89,7 +90,7 @@ def _cell(file: str, subject: str) -> str:
 
 
 def of_step(step: Step, amount: float) -> Counted:
-    return lambda: scale(step.count(), amount)
+    return lambda: scale(trace(step).operations, amount)
 
 
 def of_operations(*parts: Operations | None) -> Counted:

@@ -14,25 +14,17 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.store import atomic_write
-from tasks.contract.operations import Operations, Step
+from tasks.contract.operations import CountedStep, Step
 
 COUNTED = 2  # raised if the same step is counted differently
 FILE_NAME = "operations.json"
 HANGING = 300.0  # seconds
-
-
-@dataclass(frozen=True)
-class CountedStep:
-    """The operations of a step for one unit of work, and the bytes of device memory of the model that takes it."""
-
-    operations: Operations
-    device_bytes: float
 
 
 _counted: dict[Step, CountedStep | None] = {}  # independent of the store
@@ -107,10 +99,12 @@ def _count_apart(steps: Collection[Step]) -> list[CountedStep | None]:
 
 def _count_here() -> None:
     """Read steps from standard input and write their counts to standard output."""
+    from tasks.counting.traced_steps import trace
+
     counts: list[dict[str, Any] | None] = []
     for step in pickle.load(sys.stdin.buffer):
         try:
-            counts.append(asdict(CountedStep(step.count(), step.device_bytes())))
+            counts.append(asdict(trace(step)))
         except Exception:
             counts.append(None)
     print(json.dumps(counts))  # noqa: T201

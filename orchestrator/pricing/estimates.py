@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.planning.plan import Plan
-from orchestrator.pricing.counting import CountedStep, count_steps
+from orchestrator.pricing.counting import count_steps
 from orchestrator.pricing.hardware import CPU, DeviceRates, load_rates
 from orchestrator.pricing.reference import NOTHING, Reference, Span
 from tasks.contract.job import Work, marks
-from tasks.contract.operations import InputStep, Operations, Step, scale
+from tasks.contract.operations import CountedStep, InputStep, Operations, Step, scale
 
 WIDEST = 3.0  # maximum error factor of a time that follows from operations
 STACKED = 64  # models that a GPU trains together; with more, an H200 gains less than a tenth

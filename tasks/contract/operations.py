@@ -29,17 +29,19 @@ Operations = Mapping[str, float]  # by kind
 
 
 class Step(Hashable, Protocol):
-    """A step whose operations are counted by tracing it on tensors without memory. Planning only describes it."""
+    """A step that planning only describes. `tasks.counting.traced_steps` counts its operations."""
 
     @property
     def is_stacked(self) -> bool:
         """Whether a GPU trains several models together, which share their launches."""
 
-    def count(self) -> Operations:
-        """Return the operations for one unit of work. Imports torch."""
 
-    def device_bytes(self) -> float:
-        """Return the bytes of memory of a device on which one model takes the step. Imports torch."""
+@dataclass(frozen=True)
+class CountedStep:
+    """The operations of a step for one unit of work, and the bytes of device memory of the model that takes it."""
+
+    operations: Operations
+    device_bytes: float
 
 
 def scale(operations: Operations, factor: float) -> Operations:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from tasks.contract.operations import ATTENTION, BYTES, LAUNCHES, LOW, PRODUCT, Operations
-from tasks.counting.steps import FLOAT, OPTIMISERS, PRIVATE
+from tasks.counting.updates import FLOAT, OPTIMISERS, PRIVATE
 from tasks.language_models.language_model import LanguageModel, ModelError, model_folder
 
 CHARACTERS = 4.0  # of English text for each token of a trained tokenizer

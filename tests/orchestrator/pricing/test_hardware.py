@@ -16,6 +16,7 @@ from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rat
 from orchestrator.pricing.price import price_on, price_plan
 from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, Step
 from tasks.counting.steps import ClassifierStep, CodesStep, EncoderStep
+from tasks.counting.traced_steps import trace
 from tasks.self_supervised.pretraining_config import EncoderConfig, VICReg
 from tests.orchestrator.pricing.test_price import a_plan, plan_preset
 
@@ -72,7 +73,7 @@ def test_launches_are_shared_by_stacked_models() -> None:
 def test_step_of_perceptron_has_known_operations() -> None:
     weights = 784 * 512 + 512 * 256 + 256 * 128 + 128 * 10
     products = 3 * weights - 784 * 512  # the gradient of the pixels is not computed
-    counted = MLP1.count()
+    counted = trace(MLP1).operations
     assert counted[PRODUCT] == 2 * products
     assert counted[BYTES] > 7 * 4 * weights / 128
 
@@ -82,7 +83,7 @@ def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch:
     codes = CodesStep("vae", (8, 8, 1))
     broken = ClassifierStep("no_such_network", (28, 28, 1), 10)
     counted = counting.count_steps([codes, broken], tmp_path)
-    assert counted[codes] == counting.CountedStep(codes.count(), codes.device_bytes())
+    assert counted[codes] == trace(codes)
     assert counted[broken] is None
     assert len(json.loads((tmp_path / counting.FILE_NAME).read_text())) == 1
     monkeypatch.setattr(counting, "_counted", {})
@@ -141,13 +142,14 @@ def test_unlearning_has_the_operations_of_its_input() -> None:
     ids=["mlp1", "resnet101"],
 )
 def test_memory_of_a_training_is_estimated_without_a_device(step: Step, gigabytes: float) -> None:
-    assert step.device_bytes() == pytest.approx(gigabytes * 1e9, rel=0.2)
+    assert trace(step).device_bytes == pytest.approx(gigabytes * 1e9, rel=0.2)
 
 
 def test_parts_and_bfloat16_need_less_memory() -> None:
     whole = EncoderStep(VICReg(), EncoderConfig("small-resnet", (64, 64), 64), 10, 64, 1, "lars", "float32")
-    assert replace(whole, accumulate=4).device_bytes() < 0.5 * whole.device_bytes()
-    assert replace(whole, precision="bfloat16").device_bytes() < 0.9 * whole.device_bytes()
+    needed = trace(whole).device_bytes
+    assert trace(replace(whole, accumulate=4)).device_bytes < 0.5 * needed
+    assert trace(replace(whole, precision="bfloat16")).device_bytes < 0.9 * needed
 
 
 def test_plan_warns_of_too_little_device_memory() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.contract.operations import BYTES, CONVOLUTION, KINDS, LAUNCHES, LOW, PRODUCT, Step
 from tasks.counting.steps import ClassifierStep, CodesStep, DenoisingStep, DensityStep, EmbeddingStep, EncoderStep
+from tasks.counting.traced_steps import trace
 from tasks.diffusion.diffusion_config import UNet
 from tasks.self_supervised.pretraining_config import BYOL, EncoderConfig, Supervised, VICReg
 
@@ -31,16 +32,16 @@ STEPS: dict[str, Step] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_step_counts_known_kinds_and_memory(name: str) -> None:
-    step = STEPS[name]
-    operations = step.count()
+    step = trace(STEPS[name])
+    operations = step.operations
     assert {kind.removesuffix(LOW) for kind in operations} <= set(KINDS)
     assert any(operations.get(kind) for kind in (PRODUCT, CONVOLUTION, PRODUCT + LOW, CONVOLUTION + LOW))
     assert operations[BYTES] > 0
     assert operations[LAUNCHES] > 0
-    assert step.device_bytes() > 0
+    assert step.device_bytes > 0
 
 
 def test_training_needs_more_memory_than_reading() -> None:
-    assert STEPS["denoising"].device_bytes() > STEPS["sampling"].device_bytes()
+    assert trace(STEPS["denoising"]).device_bytes > trace(STEPS["sampling"]).device_bytes
     in_parts, whole = (EncoderStep(VICReg(), ENCODER, 3, 8, parts, *TRAINING) for parts in (2, 1))
-    assert in_parts.device_bytes() < whole.device_bytes()
+    assert trace(in_parts).device_bytes < trace(whole).device_bytes
