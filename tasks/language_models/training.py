@@ -401,10 +401,17 @@ class PrivateFineTuner(FineTuner):
         dp_sgd.opacus()  # raises ValueError if it is not installed
         from opacus.optimizers import DPOptimizer
 
+        class SharedOptimizer(DPOptimizer):  # type: ignore[misc]
+            """Adds up the clipped gradients of all ranks before each of them adds the same noise."""
+
+            def add_noise(self) -> None:
+                add_over_ranks([weight.summed_grad for weight in self.params])
+                super().add_noise()
+
         assert config.privacy is not None
         self.steps_per_epoch = minibatches(len(self.prompts), config.batch)
         noise = dp_sgd.noise(config.privacy, self.steps_per_epoch, config.epochs)
-        self.private: Any = DPOptimizer(
+        self.private: Any = SharedOptimizer(
             self.optimiser,
             noise_multiplier=noise,
             max_grad_norm=config.privacy.clip,
@@ -426,10 +433,13 @@ class PrivateFineTuner(FineTuner):
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a private step. Returns the sum of losses in nats and the number of tokens."""
         total = torch.zeros((), device=self.model.device)
-        tokens = 0
         part = self.config.batch // self.parts
         by_length = sorted(rows, key=lambda row: self.lengths[row])
-        parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
+        parts = []
+        for start in range(0, len(rows), part):
+            share = share_rows(start, min(start + part, len(rows)))
+            if share.start < share.stop:
+                parts.append(by_length[share])
         self.private.zero_grad()
         for number, part_rows in enumerate(parts, 1):
             answers = [targets[row] for row in part_rows]
@@ -442,13 +452,13 @@ class PrivateFineTuner(FineTuner):
                 self.private.zero_grad()
             counts = torch.tensor([len(answer) for answer in answers], device=self.model.device)
             total += (losses.detach() * counts).sum()
-            tokens += int(counts.sum())
         if not parts:
             for weight in self.weights.values():
                 weight.grad_sample = weight.new_zeros(0, *weight.shape)  # type: ignore[attr-defined]
         self.private.step()
         self.steps += 1
-        return total, tokens
+        add_over_ranks([total])
+        return total, sum(len(targets[row]) for row in rows)
 
     def _gradients(self, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> tuple[dict[str, Tensor], Tensor]:
         """Return each question's gradients by weight, (questions, *shape), and mean token loss, (questions,)."""

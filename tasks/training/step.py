@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, row_bits, step_keys
-from tasks.models.layers import GradientPlace, Mode
+from tasks.models.layers import GradientPlace, Mode, PartRows
 from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
@@ -47,6 +47,7 @@ class Part:
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
     mirrored: Tensor | None = None  # (places, rows) bool; None if the objective does not want to know
+    together: PartRows | None = None  # the rows of all ranks; None for one rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +148,8 @@ class Step:
         rows = row_table if real is None else row_table.clamp(min=0)
         width = rows.shape[1]
         for number, start in enumerate(range(0, max(1, width), self.rows)):
-            share = share_rows(start, min(start + self.rows, width))
+            stop = min(start + self.rows, width)
+            share = share_rows(start, stop)
             is_empty = current_ranks().size > 1 and share.start == share.stop
             if is_empty:
                 share = slice(start, start + 1)
@@ -156,7 +158,10 @@ class Step:
             if is_empty:
                 of_share = torch.zeros(labels.shape, dtype=torch.bool, device=labels.device)
             mirrored = self._mirrored(rows[:, share]) if self.alternates else None
-            yield Part(number, share.start, is_empty, pixels, labels, of_share, mirrored)
+            together = None
+            if current_ranks().size > 1:
+                together = PartRows(share.start - start, stop - start, None if real is None else real[:, start:stop])
+            yield Part(number, share.start, is_empty, pixels, labels, of_share, mirrored, together)
 
     def _mirrored(self, rows: Tensor) -> Tensor:
         """Return which rows (places, rows) are mirrored: at random in the first epoch, then in alternating epochs."""
@@ -272,6 +277,7 @@ class Step:
             real=None if real is None else real.to(self.dtype),
             channels_last=self.channels_last,
             places=self.places,
+            part=part.together,
         )
         for place in self.places.values():
             place.uses = 0

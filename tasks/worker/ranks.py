@@ -58,6 +58,11 @@ def row_counts(count: int) -> list[int]:
     return [end - begin for begin, end in pairwise(edges)]
 
 
+def share_blocks(count: int, size: int) -> range:
+    """Return the first rows of this rank's blocks, if `count` rows are evaluated in blocks of `size` rows."""
+    return range(_ranks.rank * size, count, _ranks.size * size)
+
+
 def add_over_ranks(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over all ranks, which is bitwise equal on all of them."""
     if _ranks.size == 1:

@@ -14,6 +14,7 @@ from tasks.contract.job import Inputs, single_table, task
 from tasks.language_models.fine_tuning import run_fine_tuning
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
+from tasks.training.recipe import Privacy
 from tasks.worker import checkpoints, compute_context
 from tasks.worker.checkpoints import Link
 from tasks.worker.compute_context import ComputeContext
@@ -57,6 +58,7 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
         plain,
         replace(plain, model=LanguageModel("tiny-gpt#32x2"), **lora),
         replace(plain, model=saved(tmp_path / "bart", "bart", QUESTIONS)),
+        replace(plain, privacy=Privacy(8.0), accumulate=2, batch=4),
     ]
     one_epoch = replace(plain, epochs=1, recorded=(1,))
     second = replace(plain, recorded=(2,))
