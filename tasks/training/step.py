@@ -26,6 +26,7 @@ from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand, Mirrors
 from tasks.training.optimisers import Optimiser, ParameterBuffer
+from tasks.worker.gradient_sums import GradientSums
 from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 ROUNDING = 1e-3  # largest difference between losses that are equal up to rounding, relative and in nats
@@ -109,6 +110,10 @@ class Step:
         self.tensors = {
             name: self.leaves[name] if name in self.leaves else fixed.views[name] for name in self.learning.weights
         }
+        self._gradient_sums = GradientSums(list(self.leaves.values()))
+        if current_ranks().size > 1 and self.sums is not None:
+            for name, leaf in self.leaves.items():  # backward passes add to the sums
+                leaf.grad = self.sums.views[name]
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
         self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
@@ -248,18 +253,23 @@ class Step:
         count: int | Tensor = row_table.shape[1] if real is None else real.sum(1).clamp(min=1)
         leaves = list(self.leaves.values())
         losses = None
+        gradients: Sequence[Tensor] = []
         if self.sums is not None:
             self.sums.buffer.zero_()
         for part in self._parts(row_table, real):
             with torch.enable_grad():
                 loss = self._loss(part, count)
-                gradients: Sequence[Tensor] = torch.autograd.grad(loss.sum(), leaves)
+                if current_ranks().size > 1:
+                    is_last = (part.number + 1) * self.rows >= row_table.shape[1]
+                    with self._gradient_sums.add(is_last):
+                        torch.autograd.backward(loss.sum())
+                else:
+                    gradients = torch.autograd.grad(loss.sum(), leaves)
             losses = loss.detach() if losses is None else losses + loss.detach()
-            if self.sums is not None:
+            if self.sums is not None and current_ranks().size == 1:
                 torch._foreach_add_(list(self.sums.views.values()), list(gradients))
         assert losses is not None
-        if self.sums is not None:
-            add_over_ranks([self.sums.buffer, losses])
+        add_over_ranks([losses])
         active = None if real is None else real.any(1)
         with torch.no_grad():
             if self.sums is not None:

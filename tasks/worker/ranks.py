@@ -67,7 +67,7 @@ def add_over_ranks(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over all ranks, which is bitwise equal on all of them."""
     if _ranks.size == 1:
         return
-    for bucket in _buckets(tensors):
+    for bucket in buckets(tensors):
         _add_bucket(bucket)
 
 
@@ -111,7 +111,7 @@ def least_over_ranks(number: int) -> int:
     return int(least)
 
 
-def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+def buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Divide the tensors, in order, into lists of one dtype and of at most BUCKET bytes or one tensor."""
     bucket: list[Tensor] = []
     size = 0
