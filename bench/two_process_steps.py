@@ -87,16 +87,16 @@ STEPS = {"resnet18": resnet_steps, "resnet50 encoder": encoder_steps}
 def time_steps(name: str, inputs: Inputs) -> pa.Table:
     """Measure steps whose gradients are added up during the backward pass or after it, in turn, in seconds."""
     measure = STEPS[name]()
-    send_early = GradientSums._complete
-    ways = {"during": send_early, "after": lambda *_: None}
+    send_early = GradientSums._send_complete
+    ways = {"during": send_early, "after": lambda _: None}
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(ROUNDS + 1):
-        for way, complete in ways.items():
-            GradientSums._complete = complete  # type: ignore[method-assign]
+        for way, send in ways.items():
+            GradientSums._send_complete = send  # type: ignore[method-assign]
             taken = measure()
             if number:  # the first round warms up
                 seconds[way].append(taken)
-    GradientSums._complete = send_early  # type: ignore[method-assign]
+    GradientSums._send_complete = send_early  # type: ignore[method-assign]
     return pa.table(seconds)
 
 

@@ -21,4 +21,4 @@ def describe_undivided(plan: Plan, keys: Iterable[str], execution: Execution) ->
         if marks(job.function).trains and not may_spread(job.function, job.config):
             counts[plan.task(key)] += 1
     for task, count in counts.items():
-        yield f"{task}: {format_count(count, 'training')}, each by one process, because they cannot be divided"
+        yield f"{task}: {format_count(count, 'training')} of one process each, since its steps cannot be divided"

@@ -401,17 +401,10 @@ class PrivateFineTuner(FineTuner):
         dp_sgd.opacus()  # raises ValueError if it is not installed
         from opacus.optimizers import DPOptimizer
 
-        class SharedOptimizer(DPOptimizer):  # type: ignore[misc]
-            """Adds up the clipped gradients of all ranks before each of them adds the same noise."""
-
-            def add_noise(self) -> None:
-                add_over_ranks([weight.summed_grad for weight in self.params])
-                super().add_noise()
-
         assert config.privacy is not None
         self.steps_per_epoch = minibatches(len(self.prompts), config.batch)
         noise = dp_sgd.noise(config.privacy, self.steps_per_epoch, config.epochs)
-        self.private: Any = SharedOptimizer(
+        self.private: Any = DPOptimizer(
             self.optimiser,
             noise_multiplier=noise,
             max_grad_norm=config.privacy.clip,
@@ -419,6 +412,7 @@ class PrivateFineTuner(FineTuner):
             loss_reduction="sum",  # Adafactor's steps do not depend on the size of gradients
             generator=dp_sgd.generator(config.seed, "privacy", model.device),
         )
+        dp_sgd.share_noise(self.private)
         self.gradients = vmap(grad_and_value(model.loss_of), in_dims=(None, 0), randomness="different")
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:

@@ -31,7 +31,7 @@ class RowShare:
         return slice(self.first, self.first + self.own)
 
 
-class RowDraws(TorchDispatchMode):
+class RowDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Draws random numbers for the rows of all ranks inside the block, and uses those of this rank's share.
 
     Every tensor of random numbers whose first axis has the length of the share is taken to have one entry per row.
@@ -39,7 +39,7 @@ class RowDraws(TorchDispatchMode):
     """
 
     def __init__(self, share: RowShare) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._share = share
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

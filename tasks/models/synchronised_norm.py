@@ -158,4 +158,4 @@ def synchronise_norms(module: nn.Module) -> None:
         # Not subclasses, which may do more.
         if type(part) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
             # A copy of the module, such as a teacher, is then synchronised too.
-            part.__class__ = SynchronisedBatchNorm  # type: ignore[assignment]
+            part.__class__ = SynchronisedBatchNorm

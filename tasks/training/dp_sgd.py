@@ -38,7 +38,7 @@ from tasks.training.recipe import Privacy, check_recipe
 from tasks.training.stack import ASSESSED_AT_ONCE
 from tasks.training.trainer import Outcome, check, inside_context
 from tasks.worker import hardware
-from tasks.worker.ranks import add_over_ranks, share_blocks, share_rows
+from tasks.worker.ranks import add_over_ranks, current_ranks, share_blocks, share_rows
 
 Makers = Mapping[str, Callable[[], nn.Module]]  # creates a new module for each layer, by layer name
 
@@ -288,6 +288,7 @@ class Training:
             noise_generator=generator(self.member.seed, "privacy", self.device),
             grad_sample_mode="ghost",
         )
+        share_noise(self.optimiser)
 
     def _take_steps(self, epoch: int) -> Iterator[Tensor]:
         """Take the steps of an epoch, yielding for each step the sum of the losses of its images."""
@@ -300,11 +301,11 @@ class Training:
     def _step(self, rows: Tensor, step: int) -> Tensor:
         """Take one step on these rows, of which there may be none. Returns the sum of their losses.
 
-        The ranks of a process group share the rows, add up the clipped gradients, and draw the same noise.
+        The ranks of a process group share the rows.
         """
         total = self._clipped_gradients(rows, share_rows(0, len(rows)), step)
-        add_over_ranks([total, *(weight.grad for weight in self.network.parameters() if weight.grad is not None)])
         self.optimiser.step()  # adds the noise
+        add_over_ranks([total])
         return total
 
     def _clipped_gradients(self, rows: Tensor, share: slice, step: int) -> Tensor:
@@ -341,6 +342,24 @@ class Training:
 
     def _spent(self) -> float:
         return spent(tuple(self.engine.accountant.history), self.privacy.delta)
+
+
+def share_noise(optimiser: Any) -> None:
+    """Let the first rank of a process group add the noise of a step of opacus, and add up the gradients of all ranks.
+
+    GPUs of different models draw different noise from the same seed.
+    """
+    add_noise = optimiser.add_noise
+
+    def add_noise_once() -> None:
+        if current_ranks().is_first:
+            add_noise()
+        else:
+            for weight in optimiser.params:
+                weight.grad = weight.summed_grad.view_as(weight)
+        add_over_ranks([weight.grad for weight in optimiser.params])
+
+    optimiser.add_noise = add_noise_once
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tasks.worker.ranks import buckets, current_ranks
@@ -31,7 +32,8 @@ class GradientSums:
         self._buckets = list(buckets(reversed(leaves)))
         for number, bucket in enumerate(self._buckets):
             for leaf in bucket:
-                leaf.register_post_accumulate_grad_hook(lambda _, number=number: self._complete(number))  # type: ignore[misc]
+                hook = partial(self._complete, number)
+                leaf.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def add(self, is_last: bool = True) -> Iterator[None]:
@@ -48,10 +50,13 @@ class GradientSums:
             self._is_adding = False
         self._finish()
 
-    def _complete(self, number: int) -> None:
-        if not self._is_adding:
-            return
-        self._missing[number] -= 1
+    def _complete(self, number: int, _leaf: Tensor) -> None:
+        if self._is_adding:
+            self._missing[number] -= 1
+            self._send_complete()
+
+    def _send_complete(self) -> None:
+        """Send the next buckets, as far as they are complete."""
         while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
             self._send()
 
