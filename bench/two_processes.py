@@ -1,11 +1,14 @@
 """Audit a folder laid out like ImageNet with two processes per training, kill the run, resume it, and compare.
 
     python -m bench.two_processes [--files 20000] [--memory 4] [--folder FOLDER] [--out bench/results/NAME.md]
+    python -m bench.two_processes --steps
 
 The folder gets JPEG files of 20 classes, each with the XML file of its box. `engram run deja_vu --processes-per-job 2`
 runs twice: undisturbed, and killed by `kill -9` while two processes train, then resumed by the same command. Every
 process may allocate at most `--memory` GB (RLIMIT_DATA), as set for the driver and inherited by all others. The table
 states the largest anonymous memory of each kind of process, and the largest difference between the results.
+
+With `--steps`, it measures single training steps and the start of the processes instead (bench/two_process_steps.py).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.two_process_steps import measure_steps
 from measurement.files import write_whole
 
 CLASSES = 20
@@ -213,7 +217,11 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=4.0)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--steps", action="store_true")
     arguments = parser.parse_args()
+    if arguments.steps:
+        print(measure_steps())
+        return
     with tempfile.TemporaryDirectory(prefix="two-processes-") as temporary:
         folder = arguments.folder or Path(temporary)
         text = measure(folder, arguments.files, int(arguments.memory * 1e9))

@@ -17,6 +17,7 @@ from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.planning.undivided import describe_undivided
 from orchestrator.pricing.hardware import DeviceRates, Hardware, parse_hardware, rates_of_model
 from orchestrator.pricing.place import choose_address
 from orchestrator.pricing.price import Price, describe_hours, describe_price, price_on, price_plan
@@ -141,6 +142,7 @@ def preview_here(spec: Spec, hardware: Hardware | None = None, prices: Prices | 
         "warnings": [
             *([describe_idle_fields(idle_fields, spec)] if idle_fields else []),
             *(describe_data(cells, cached_digests) if hardware is None else ()),
+            *describe_undivided(combined_plan, missing_keys, execution_options),
             *_warn_of_power(cells),
             *_describe_looks(names, looks),
         ],

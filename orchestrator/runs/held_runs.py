@@ -13,6 +13,7 @@ from orchestrator.executors import Executor, open_executor
 from orchestrator.executors.metrics import Metrics
 from orchestrator.executors.session_folder import session_folder
 from orchestrator.planning.extras import RAYLESS
+from orchestrator.planning.undivided import describe_undivided
 from orchestrator.pricing.place import choose_address, modules_of
 from orchestrator.pricing.price import highest_price
 from orchestrator.run_folder import other_runs
@@ -332,6 +333,8 @@ class HeldRuns:
             modules_of(plan, missing_keys),
         )
         self.session.ready(executor.slots, executor.pages)
+        for line in describe_undivided(plan, missing_keys, execution):
+            self.say(line)
         if execution.dashboard:
             self.say(_describe_dashboard(executor.pages))
         return executor

@@ -100,7 +100,7 @@ def denoising_step(config: EmbeddingDiffusion, is_sampling: bool = False) -> Den
     )
 
 
-@task(version=1, name="diffusion.train", gpus=1.0, trains=1, work=work)
+@task(version=1, name="diffusion.train", gpus=1.0, trains=1, work=work, spreads=True)
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     """Train the diffusion model (DIFFUSION) for the encoder in the last row of a SNAPSHOTS table.
 

@@ -87,7 +87,7 @@ def work(config: PixelTraining) -> Work:
     return classifier_work(network.name, shape, recipe, images - held_out, held_out, step=step)
 
 
-@task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1, work=work)
+@task(version=1, name="diffusion.classify_pixels", gpus=1.0, trains=1, work=work, spreads=True)
 def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Train the classifier and return it as a one-row table (PIXEL_CLASSIFIER)."""
     from tasks.datasets.boxed.crops import evaluation_pictures

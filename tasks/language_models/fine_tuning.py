@@ -18,7 +18,7 @@ import pyarrow as pa
 from tasks.contract.extras import TRANSFORMERS
 from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
-from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning, spreads
+from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning
 from tasks.language_models.token_operations import (
     SAMPLED,
     continuing_operations,
@@ -96,7 +96,7 @@ def fine_tune_many(
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=spreads,
+    spreads=True,
 )
 def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
     """Fine-tune a model and return its answers to training and validation questions (ANSWERS).

@@ -66,11 +66,6 @@ class Tuning(Reader, Protocol):
     def checkpointing(self) -> bool: ...
 
 
-def spreads(config: Tuning) -> bool:
-    """Return whether several processes may fine-tune a model together. Private training draws noise once per step."""
-    return config.privacy is None
-
-
 @dataclass(frozen=True)
 class FineTuning(Ranged):
     """One fine-tuning of a language model, and the questions that it answers.

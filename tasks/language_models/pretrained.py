@@ -168,13 +168,13 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     All random numbers follow from the config's seed, and torch's random state is restored. Raises ValueError if the
     model is absent, unreadable, or has too few positions.
     """
-    if current_ranks().size > 1:
+    if current_ranks().size > 1 and config.privacy is None:  # opacus clips gradients of whole weights
         mesh = mesh_of_ranks(device)
         with in_turn():  # so that only one rank at a time has the whole model in memory
             model = _trainable_model(config, texts, device, {})
             shard_model(model.module, mesh)
         return model
-    spread = spread_over_gpus(config.model, device, is_private=config.privacy is not None)
+    spread = spread_over_gpus(config.model, device)
     model = _trainable_model(config, texts, device, spread)
     if not spread:
         model.module.to(device)
@@ -258,7 +258,7 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
     return tokenizer, int(end)
 
 
-def spread_over_gpus(model: LanguageModel, device: torch.device, is_private: bool = False) -> Mapping[str, Any]:
+def spread_over_gpus(model: LanguageModel, device: torch.device) -> Mapping[str, Any]:
     """Return the arguments that spread a model over the GPUs of this process. Empty for a single GPU.
 
     Raises ValueError if the model cannot be spread.
@@ -266,8 +266,6 @@ def spread_over_gpus(model: LanguageModel, device: torch.device, is_private: boo
     gpus = compute_context.current_context().gpus
     if gpus == 1 or device.type != "cuda" or model.tiny_sizes is not None:
         return {}
-    if is_private:
-        raise ValueError(f"gpus_per_job: expected 1 with privacy, got {gpus}. Set gpus_per_job=1.")
     if find_spec("accelerate") is None:  # installed with peft
         raise ValueError(f"gpus_per_job={gpus} needs {PEFT.advice}")
     return {"device_map": "auto"}

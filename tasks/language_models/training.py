@@ -412,6 +412,7 @@ class PrivateFineTuner(FineTuner):
             loss_reduction="sum",  # Adafactor's steps do not depend on the size of gradients
             generator=dp_sgd.generator(config.seed, "privacy", model.device),
         )
+        dp_sgd.share_noise(self.private)
         self.gradients = vmap(grad_and_value(model.loss_of), in_dims=(None, 0), randomness="different")
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
@@ -426,10 +427,13 @@ class PrivateFineTuner(FineTuner):
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a private step. Returns the sum of losses in nats and the number of tokens."""
         total = torch.zeros((), device=self.model.device)
-        tokens = 0
         part = self.config.batch // self.parts
         by_length = sorted(rows, key=lambda row: self.lengths[row])
-        parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
+        parts = []
+        for start in range(0, len(rows), part):
+            share = share_rows(start, min(start + part, len(rows)))
+            if share.start < share.stop:
+                parts.append(by_length[share])
         self.private.zero_grad()
         for number, part_rows in enumerate(parts, 1):
             answers = [targets[row] for row in part_rows]
@@ -442,13 +446,13 @@ class PrivateFineTuner(FineTuner):
                 self.private.zero_grad()
             counts = torch.tensor([len(answer) for answer in answers], device=self.model.device)
             total += (losses.detach() * counts).sum()
-            tokens += int(counts.sum())
         if not parts:
             for weight in self.weights.values():
                 weight.grad_sample = weight.new_zeros(0, *weight.shape)  # type: ignore[attr-defined]
         self.private.step()
         self.steps += 1
-        return total, tokens
+        add_over_ranks([total])
+        return total, sum(len(targets[row]) for row in rows)
 
     def _gradients(self, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> tuple[dict[str, Tensor], Tensor]:
         """Return each question's gradients by weight, (questions, *shape), and mean token loss, (questions,)."""

@@ -74,14 +74,6 @@ def is_own(name: str) -> bool:
     return ":" in name.removeprefix(ESTIMATOR)
 
 
-def may_share_rows(name: str, is_private: bool) -> bool:
-    """Return whether several processes can share the rows of this model's training steps.
-
-    They cannot if training is private, or if the model is a user's, whose rows may affect each other.
-    """
-    return not is_private and not is_own(name)
-
-
 def pin(model: T) -> T:
     """Return the model, with the current digest of its source if it is a user's model.
 

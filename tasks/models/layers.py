@@ -96,13 +96,26 @@ class GradientPlace:
 
 
 @dataclass(frozen=True)
+class PartRows:
+    """The rows that the ranks of a process group compute together, of which this one has a share from row `first`.
+
+    `real` (models, count) is False for padding, or None without padding.
+    """
+
+    first: int
+    count: int
+    real: Tensor | None
+
+
+@dataclass(frozen=True)
 class Mode:
     """The mode in which a network is applied.
 
     Training draws dropout masks from `draws` and normalises with the batch's statistics. `real` (models, rows) is 1 for
     rows and 0 for padding, or None without padding. Padding affects only its own output. `channels_last` is the memory
     order in which images are convolved, which affects results only by rounding. A CPU always uses it for single models.
-    `places` are the places of gradients by weight name; a weight without one has none.
+    `places` are the places of gradients by weight name; a weight without one has none. `part` is None unless several
+    ranks share the rows of a training step.
     """
 
     training: bool = False
@@ -110,6 +123,7 @@ class Mode:
     real: Tensor | None = None
     channels_last: bool = False
     places: Mapping[str, GradientPlace] = field(default_factory=dict)
+    part: PartRows | None = None
 
 
 EVALUATION = Mode()

@@ -6,8 +6,9 @@ counters, keep their initial values. A method of the module is applied to rows o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,9 @@ from torch.func import functional_call
 from tasks.models import custom
 from tasks.models.custom import Factory
 from tasks.models.factory_import import import_factory, one_line
-from tasks.models.layers import Layers, Mode, Shape, Start, Weight
+from tasks.models.layers import Layers, Mode, PartRows, Shape, Start, Weight
+from tasks.models.row_draws import RowDraws, RowShare
+from tasks.models.synchronised_norm import synchronise_norms, use_rows
 from tasks.numerics import seeds
 from tasks.user_code import loaded
 from tasks.user_code.loaded import UncoveredImport
@@ -38,6 +41,7 @@ class Module:
         self._factory = import_factory(factory)
         self._files = custom.source_files(factory)
         self._module = self._make(0)
+        synchronise_norms(self._module)
         self._called = _Called(self._module)
         self.constants = {name: b for name, b in self._module.named_buffers() if not b.is_floating_point()}
         self.weights = self._weights()
@@ -145,6 +149,15 @@ def _never(*_: object) -> NDArray[np.floating]:
 TRIED = 4  # number of trial images
 
 
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """The outputs of a method, the gradients of their squares by learned weight, and the buffers afterwards."""
+
+    outputs: Tensor
+    gradients: Sequence[Tensor]
+    buffers: Sequence[Tensor]
+
+
 class Method:
     """A method that maps images (rows, *image) to numbers (rows, *result), which error messages call `values`.
 
@@ -182,10 +195,17 @@ class Method:
         """Compute the values (models, rows, *result) for images (models, rows, *image).
 
         In training, padding is left out, since rows may affect each other. A method that draws random numbers is
-        computed model by model, each with its own key from the mode's draws.
+        computed model by model, each with its own key from the mode's draws. Raises ValueError if ranks share the rows
+        of a training step, and the method does not permit this.
         """
         tensors = layers.tensors
         mode = layers.mode
+        if mode.part is not None and not self.divisible:
+            raise ValueError(
+                f"{self.subject} lets the rows of a training step affect each other other than by torch's batch norm, "
+                "or draws random numbers that do not belong to rows. Several processes cannot divide its rows: set "
+                "gpus_per_job and processes_per_job to 1."
+            )
         is_separate = self.random(mode.training) or (mode.training and mode.real is not None)
         if layers.models > 1 and self.stackable and not is_separate:
             return self._compute_stacked(tensors, images, mode.training)
@@ -241,18 +261,50 @@ class Method:
         else:
             real = None
         rows = images if real is None else images[real]
-        if not len(rows):
+        share = _row_share(mode.part, model, len(rows))
+        if not share.count:
             return images.new_zeros(len(images), *self.result)
-        if self.random(mode.training):
-            assert mode.draws is not None
-            with drawing(int(mode.draws.keys[model]), images.device):
-                outputs, buffers = self._apply(tensors, rows, mode.training)
-        else:
+        is_padding = len(rows) == 0
+        if is_padding:  # batch norm needs all ranks, so one that has no rows computes a row of padding
+            rows = images[:1]
+            real = torch.arange(len(images), device=images.device) == 0
+            share = replace(share, first=0, own=1)
+        with ExitStack() as contexts:
+            if self.random(mode.training):
+                assert mode.draws is not None
+                contexts.enter_context(drawing(int(mode.draws.keys[model]), images.device))
+                if mode.part is not None:
+                    contexts.enter_context(RowDraws(share))
+            contexts.enter_context(use_rows("padding" if is_padding else "counted"))
             outputs, buffers = self._apply(tensors, rows, mode.training)
         self._keep({name: layers.tensors[name][model] for name in buffers}, buffers, mode.training)
         if real is None:
             return outputs
         return outputs.new_zeros(len(images), *self.result).index_put((real,), outputs)
+
+    @cached_property
+    def divisible(self) -> bool:
+        """Whether the rows of a training step can be divided without changing outputs, gradients or buffers.
+
+        Apart from torch's batch norm, no row may affect another one, and random numbers must belong to rows.
+        """
+        whole = self._try_share(RowShare(0, TRIED, TRIED))
+        first = self._try_share(RowShare(0, 1, TRIED))
+        second = self._try_share(RowShare(1, TRIED - 1, TRIED))
+        pairs = [(torch.cat([first.outputs, second.outputs]), whole.outputs)]
+        pairs += zip(map(torch.add, first.gradients, second.gradients), whole.gradients, strict=True)
+        for part in (first, second):
+            pairs += zip(part.buffers, whole.buffers, strict=True)
+        return all(torch.allclose(parts, expected, rtol=1e-3, atol=1e-4, equal_nan=True) for parts, expected in pairs)
+
+    def _try_share(self, share: RowShare) -> _Tried:
+        """Return the result of a training step on some of the trial images."""
+        tensors = self._initial()
+        learned = [tensors[name].requires_grad_() for name, weight in self.module.weights.items() if weight.learned]
+        with drawing(0, torch.device("cpu")), RowDraws(share), use_rows("independent"), torch.enable_grad():
+            outputs, buffers = self._apply(tensors, self._trial[share.rows], True)
+        gradients = torch.autograd.grad(outputs.square().sum(), learned)
+        return _Tried(outputs.detach(), gradients, list(buffers.values()))
 
     def _compute_stacked(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
         stacks = {name: tensors[name] for name in self.module.weights}
@@ -327,6 +379,16 @@ class Method:
     @property
     def _images(self) -> str:
         return f"{len(self._trial)} images of {'x'.join(map(str, self._trial.shape[1:]))}"
+
+
+def _row_share(part: PartRows | None, model: int, own: int) -> RowShare:
+    """Return this process's share of the rows of a model that are computed together, without padding."""
+    if part is None:
+        return RowShare(0, own, own)
+    if part.real is None:
+        return RowShare(part.first, own, part.count)
+    real = part.real[model]
+    return RowShare(int(real[: part.first].sum()), own, int(real.sum()))
 
 
 def trial(shape: Shape) -> Tensor:

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +98,21 @@ def _masked(values: Tensor, weights: Tensor | None) -> Tensor:
     return values if weights is None else values * weights
 
 
+Rows = Literal["counted", "padding", "independent"]
+
+_rows: ContextVar[Rows] = ContextVar("rows", default="counted")
+
+
+@contextmanager
+def use_rows(rows: Rows) -> Iterator[None]:
+    """Normalise rows that count, padding that does not, or each row on its own, without statistics and other ranks."""
+    token = _rows.set(rows)
+    try:
+        yield
+    finally:
+        _rows.reset(token)
+
+
 class SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm of torch with the statistics of all ranks in training."""
 
@@ -104,15 +122,32 @@ class SynchronisedBatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         running = (self.running_mean, self.running_var)
         if not self.training:
-            return functional.batch_norm(input, *running, self.weight, self.bias, False, 0.0, self.eps)
-        y, mean, variance, count = normalise(input, None, self.weight, self.bias, self.eps)
-        assert running[0] is not None
-        assert running[1] is not None
-        assert self.momentum is not None
-        with torch.no_grad():
-            running[0].lerp_(mean, self.momentum)
-            running[1].lerp_(unbiased(variance, count), self.momentum)
+            return functional.batch_norm(input, *running, self.weight, self.bias, running[0] is None, 0.0, self.eps)
+        scale = self._or_constant(self.weight, input, 1.0)
+        shift = self._or_constant(self.bias, input, 0.0)
+        if _rows.get() == "independent":
+            return torch.addcmul(_channels(shift, input), input, _channels(scale, input))
+        mask = input.new_zeros(input.shape[:2]) if _rows.get() == "padding" else None
+        y, mean, variance, count = normalise(input, mask, scale, shift, self.eps)
+        if running[0] is not None and running[1] is not None:
+            momentum = self._current_momentum()
+            with torch.no_grad():
+                running[0].lerp_(mean.to(running[0].dtype), momentum)
+                running[1].lerp_(unbiased(variance, count).to(running[1].dtype), momentum)
         return y
+
+    def _or_constant(self, weight: Tensor | None, x: Tensor, value: float) -> Tensor:
+        if weight is not None:
+            return weight
+        return x.new_full((x.shape[1],), value, dtype=torch.promote_types(x.dtype, torch.float32))
+
+    def _current_momentum(self) -> float:
+        """Return the weight of the latest statistics. Without momentum, running statistics are the mean of all."""
+        if self.momentum is not None:
+            return self.momentum
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        return 1 / float(self.num_batches_tracked)
 
 
 def synchronise_norms(module: nn.Module) -> None:
@@ -120,6 +155,7 @@ def synchronise_norms(module: nn.Module) -> None:
     if current_ranks().size == 1:
         return
     for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+        # Not subclasses, which may do more.
+        if type(part) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
             # A copy of the module, such as a teacher, is then synchronised too.
-            part.__class__ = SynchronisedBatchNorm  # type: ignore[assignment]
+            part.__class__ = SynchronisedBatchNorm

@@ -29,6 +29,7 @@ from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
 from tasks.training import memory
 from tasks.training.fit import Losses, fit_link
+from tasks.worker.gradient_sums import GradientSums
 from tasks.worker.ranks import add_over_ranks, current_ranks, join_rows, row_counts, share_rows
 
 MOMENTUM = 0.9
@@ -178,6 +179,7 @@ class Training:
                 trainable[name] = weight
         self.names = list(trainable)
         self.parameters = list(trainable.values())
+        self.gradient_sums = GradientSums(self.parameters)
         self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
         self.batch = min(config.batch, len(images))
         self.steps_per_epoch = len(images) // self.batch
@@ -269,7 +271,6 @@ class Training:
         loss = self._gradients(rows, squares, numbers, moment)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         assert len(gradients) == len(self.parameters)
-        add_over_ranks(gradients)
         self.steps += 1
         self.optimiser.step(gradients, rate, self.steps)
         self.learner.after_step(moment)
@@ -303,7 +304,7 @@ class Training:
                 parameter.grad = None
 
     def _gradients(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment) -> Tensor:
-        """Compute the gradients of this rank's share of a step on these images, and return the loss of the step."""
+        """Compute the gradients of a step on these images, and return its loss. Each rank computes its share."""
         shares = self._shares(len(rows))
         labels = self.labels[torch.from_numpy(rows).to(self.device)]
         sizes = self.sizes[torch.from_numpy(rows)]
@@ -323,14 +324,15 @@ class Training:
     def _apart(self, shares: list[Share], images: Callable[[Share], Tensor], labels: Tensor, moment: Moment) -> Tensor:
         """Compute the gradients of a loss that is a mean over images, part by part."""
         total = torch.zeros((), device=self.device)
-        for share in shares:
+        for number, share in enumerate(shares, 1):
             part_images = images(share)
             with self._precision():
                 embeddings = self.learner.embed(part_images)
                 targets = self.learner.targets(part_images)
             loss = self.learner.loss(embeddings, targets, labels[share.rows], moment)
             loss = loss * ((share.rows.stop - share.rows.start) / len(labels))
-            loss.backward()
+            with self.gradient_sums.add(number == len(shares)):
+                loss.backward()
             total += loss.detach()
         add_over_ranks([total])
         return total
@@ -349,7 +351,8 @@ class Training:
             with self._precision():
                 own_embeddings = self.learner.embed(images(shares[0]))
             loss, slopes = self._loss_and_slopes(shares, [own_embeddings], labels, moment)
-            own_embeddings.backward(slopes[:, shares[0].rows])  # type: ignore[no-untyped-call]
+            with self.gradient_sums.add():
+                own_embeddings.backward(slopes[:, shares[0].rows])  # type: ignore[no-untyped-call]
             return loss
         embedding_parts = []
         with torch.no_grad(), statistics_kept(self.modules):
@@ -358,11 +361,12 @@ class Training:
                 with self._precision():
                     embedding_parts.append(self.learner.embed(part_images))
         loss, slopes = self._loss_and_slopes(shares, embedding_parts, labels, moment)
-        for share in shares:
+        for number, share in enumerate(shares, 1):
             part_images = images(share)
             with self._precision():
                 part_embeddings = self.learner.embed(part_images)
-            part_embeddings.backward(slopes[:, share.rows])  # type: ignore[no-untyped-call]
+            with self.gradient_sums.add(number == len(shares)):
+                part_embeddings.backward(slopes[:, share.rows])  # type: ignore[no-untyped-call]
         return loss
 
     def _loss_and_slopes(

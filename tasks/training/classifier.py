@@ -31,7 +31,6 @@ from tasks.datasets.features import Feature
 from tasks.datasets.picture_rows import Sliceable, slices, whole_split
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
-from tasks.models.custom import may_share_rows
 from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.members import Member, Spec, Trained, minibatches
@@ -296,11 +295,6 @@ def train_members(
     return dp_sgd.train_by_index(spec, members, first.privacy, steps)
 
 
-def spreads(config: Training) -> bool:
-    """Return whether several processes may train a network together."""
-    return may_share_rows(config.network.name, config.privacy is not None)
-
-
 @task(
     version=3,
     name="classifier.train",
@@ -309,7 +303,7 @@ def spreads(config: Training) -> bool:
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=spreads,
+    spreads=True,
 )
 def train(config: Training, inputs: Inputs) -> pa.Table:
     """Train a network and return its MODEL table, or PRIVATE_MODEL if it is trained with privacy."""

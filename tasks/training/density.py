@@ -22,7 +22,6 @@ from tasks.contract.schemas import make_table
 from tasks.counting.steps import CodesStep, DensityStep
 from tasks.datasets.images import rows_at_once
 from tasks.models.catalog import autoencoder_growth
-from tasks.models.custom import may_share_rows
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import (
     DensityTraining,
@@ -378,11 +377,6 @@ def work(config: DensityTraining) -> Work:
     )
 
 
-def _spreads(config: DensityTraining) -> bool:
-    """Return whether several processes may train a model together."""
-    return may_share_rows(config.model.name, config.privacy is not None)
-
-
 @task(
     version=2,
     name="generator.fit",
@@ -391,7 +385,7 @@ def _spreads(config: DensityTraining) -> bool:
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=_spreads,
+    spreads=True,
 )
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
     """Train a model and return its losses and log p of every observation (FITTED)."""

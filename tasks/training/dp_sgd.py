@@ -38,6 +38,7 @@ from tasks.training.recipe import Privacy, check_recipe
 from tasks.training.stack import ASSESSED_AT_ONCE
 from tasks.training.trainer import Outcome, check, inside_context
 from tasks.worker import hardware
+from tasks.worker.ranks import add_over_ranks, current_ranks, share_blocks, share_rows
 
 Makers = Mapping[str, Callable[[], nn.Module]]  # creates a new module for each layer, by layer name
 
@@ -287,6 +288,7 @@ class Training:
             noise_generator=generator(self.member.seed, "privacy", self.device),
             grad_sample_mode="ghost",
         )
+        share_noise(self.optimiser)
 
     def _take_steps(self, epoch: int) -> Iterator[Tensor]:
         """Take the steps of an epoch, yielding for each step the sum of the losses of its images."""
@@ -294,41 +296,70 @@ class Training:
         with quiet():
             for step, positions in enumerate(self.loader, (epoch - 1) * self.steps):
                 self.drawn += len(positions)
-                yield self._step(self.rows[positions.to(self.device)], step).double().sum()
+                yield self._step(self.rows[positions.to(self.device)], step)
 
     def _step(self, rows: Tensor, step: int) -> Tensor:
-        """Take one step on these rows, of which there may be none. Returns their losses (rows,)."""
-        if not len(rows):
+        """Take one step on these rows, of which there may be none. Returns the sum of their losses.
+
+        The ranks of a process group share the rows.
+        """
+        total = self._clipped_gradients(rows, share_rows(0, len(rows)), step)
+        self.optimiser.step()  # adds the noise
+        add_over_ranks([total])
+        return total
+
+    def _clipped_gradients(self, rows: Tensor, share: slice, step: int) -> Tensor:
+        """Compute the sum of the clipped gradients of a share of these rows. Returns the sum of their losses."""
+        if share.start == share.stop:
             self.optimiser.zero_grad()
             for weight in self.network.parameters():
                 weight.grad = torch.zeros_like(weight)
-            self.optimiser.step()
-            return torch.zeros(0, device=self.device)
-        draws = CounterRng(self.key, torch.tensor([step], device=self.device))
-        batch = Batch(*self.data.rows(rows[None]), Mode(True, draws))
+            return torch.zeros((), dtype=torch.float64, device=self.device)
+        draws = CounterRng(self.key, torch.tensor([step], device=self.device), share.start)
+        batch = Batch(*self.data.rows(rows[None, share]), Mode(True, draws))
         losses: Tensor = self.network(batch)
         self.criterion(losses).backward()
-        self.optimiser.step()
-        return losses.detach()
+        return losses.detach().double().sum()
 
     def _test_scores(self, epoch: int) -> tuple[float, float]:
         """Return mean loss and accuracy on the test split, with the same draws as in training without privacy."""
         total = 0.0
         right = 0.0
         with torch.no_grad():
-            for start in range(0, self.data.test_count, ASSESSED_AT_ONCE):
+            for start in share_blocks(self.data.test_count, ASSESSED_AT_ONCE):
                 mode = Mode(draws=CounterRng(self.key, torch.full_like(self.key, -1 - start)))
                 pixels, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
                 batch = Batch(pixels[None], labels[None], mode)
                 losses, correct = self.learning.evaluate_rows(self.tensors, batch)
                 total += float(losses[0].double().sum())
                 right += math.nan if correct is None else float(correct[0].sum())
+        sums = torch.tensor([total, right], dtype=torch.float64)
+        add_over_ranks([sums])
+        total, right = sums.tolist()
         if not math.isfinite(total):
             raise not_finite("validation loss", f"after epoch {epoch}", self.member.seed)
         return total / self.data.test_count, right / self.data.test_count
 
     def _spent(self) -> float:
         return spent(tuple(self.engine.accountant.history), self.privacy.delta)
+
+
+def share_noise(optimiser: Any) -> None:
+    """Let the first rank of a process group add the noise of a step of opacus, and add up the gradients of all ranks.
+
+    GPUs of different models draw different noise from the same seed.
+    """
+    add_noise = optimiser.add_noise
+
+    def add_noise_once() -> None:
+        if current_ranks().is_first:
+            add_noise()
+        else:
+            for weight in optimiser.params:
+                weight.grad = weight.summed_grad.view_as(weight)
+        add_over_ranks([weight.grad for weight in optimiser.params])
+
+    optimiser.add_noise = add_noise_once
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:

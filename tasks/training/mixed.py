@@ -28,7 +28,6 @@ from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part
 from tasks.datasets.picture_rows import Concatenated, Selected, Sliceable, Subset
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
-from tasks.models.custom import may_share_rows
 from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.classifier import check_private, classifier_work, model_row
@@ -181,11 +180,6 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-def _spreads(config: Mixture) -> bool:
-    """Return whether several processes may train a network together."""
-    return may_share_rows(config.network.name, config.privacy is not None)
-
-
 @task(
     version=3,
     name="mixed.train",
@@ -194,7 +188,7 @@ def _spreads(config: Mixture) -> bool:
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=_spreads,
+    spreads=True,
 )
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """Train a network and return its MIXED table, or PRIVATE_MIXED if it is trained with privacy."""
@@ -344,7 +338,7 @@ def _unlearning_work(config: Unlearning) -> Work:
     return Work({unit: config.method.epochs * images_per_epoch}, operations={unit: InputStep(passes)})
 
 
-@task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)
+@task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work, spreads=True)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     """Unlearn with the network in the input table, and return a MIXED table.
 

@@ -34,7 +34,7 @@ from tasks.training.members import (
 from tasks.training.objective import AfterStep, Batch, FromImages
 from tasks.training.optimisers import Nesterov, ParameterBuffer, optimiser_of
 from tasks.training.step import Clock, Step, origins
-from tasks.worker.ranks import add_over_ranks, current_ranks
+from tasks.worker.ranks import add_over_ranks, share_blocks
 
 REHEARSALS = 3  # steps before recording, in which libraries choose algorithms and allocate workspaces
 
@@ -419,9 +419,7 @@ class Stack:
         models = len(self.places)
         self.assessment.zero_()
         with torch.no_grad():
-            for number, start in enumerate(range(0, count, ASSESSED_AT_ONCE)):
-                if number % current_ranks().size != current_ranks().rank:
-                    continue
+            for start in share_blocks(count, ASSESSED_AT_ONCE):
                 rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
                 pixels = rows.expand(models, -1, -1)
                 truth = labels.expand(models, -1)

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from tasks.models.counter_rng import CounterRng, row_bits, step_keys
-from tasks.models.layers import GradientPlace, Mode
+from tasks.models.layers import GradientPlace, Mode, PartRows
 from tasks.numerics.precision import autocast
 from tasks.training.device_data import DeviceData
 from tasks.training.members import Spec
 from tasks.training.objective import AfterStep, Batch, ByHand, Mirrors
 from tasks.training.optimisers import Optimiser, ParameterBuffer
+from tasks.worker.gradient_sums import GradientSums
 from tasks.worker.ranks import add_over_ranks, current_ranks, share_rows
 
 ROUNDING = 1e-3  # largest difference between losses that are equal up to rounding, relative and in nats
@@ -47,6 +48,7 @@ class Part:
     labels: Tensor  # (places, rows)
     real: Tensor | None  # (places, rows) bool; None without padding
     mirrored: Tensor | None = None  # (places, rows) bool; None if the objective does not want to know
+    together: PartRows | None = None  # the rows of all ranks; None for one rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,10 @@ class Step:
         self.tensors = {
             name: self.leaves[name] if name in self.leaves else fixed.views[name] for name in self.learning.weights
         }
+        self._gradient_sums = GradientSums(list(self.leaves.values()))
+        if current_ranks().size > 1 and self.sums is not None:
+            for name, leaf in self.leaves.items():  # backward passes add to the sums
+                leaf.grad = self.sums.views[name]
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
         self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
@@ -147,7 +153,8 @@ class Step:
         rows = row_table if real is None else row_table.clamp(min=0)
         width = rows.shape[1]
         for number, start in enumerate(range(0, max(1, width), self.rows)):
-            share = share_rows(start, min(start + self.rows, width))
+            stop = min(start + self.rows, width)
+            share = share_rows(start, stop)
             is_empty = current_ranks().size > 1 and share.start == share.stop
             if is_empty:
                 share = slice(start, start + 1)
@@ -156,7 +163,10 @@ class Step:
             if is_empty:
                 of_share = torch.zeros(labels.shape, dtype=torch.bool, device=labels.device)
             mirrored = self._mirrored(rows[:, share]) if self.alternates else None
-            yield Part(number, share.start, is_empty, pixels, labels, of_share, mirrored)
+            together = None
+            if current_ranks().size > 1:
+                together = PartRows(share.start - start, stop - start, None if real is None else real[:, start:stop])
+            yield Part(number, share.start, is_empty, pixels, labels, of_share, mirrored, together)
 
     def _mirrored(self, rows: Tensor) -> Tensor:
         """Return which rows (places, rows) are mirrored: at random in the first epoch, then in alternating epochs."""
@@ -243,18 +253,23 @@ class Step:
         count: int | Tensor = row_table.shape[1] if real is None else real.sum(1).clamp(min=1)
         leaves = list(self.leaves.values())
         losses = None
+        gradients: Sequence[Tensor] = []
         if self.sums is not None:
             self.sums.buffer.zero_()
         for part in self._parts(row_table, real):
             with torch.enable_grad():
                 loss = self._loss(part, count)
-                gradients: Sequence[Tensor] = torch.autograd.grad(loss.sum(), leaves)
+                if current_ranks().size > 1:
+                    is_last = (part.number + 1) * self.rows >= row_table.shape[1]
+                    with self._gradient_sums.add(is_last):
+                        torch.autograd.backward(loss.sum())
+                else:
+                    gradients = torch.autograd.grad(loss.sum(), leaves)
             losses = loss.detach() if losses is None else losses + loss.detach()
-            if self.sums is not None:
+            if self.sums is not None and current_ranks().size == 1:
                 torch._foreach_add_(list(self.sums.views.values()), list(gradients))
         assert losses is not None
-        if self.sums is not None:
-            add_over_ranks([self.sums.buffer, losses])
+        add_over_ranks([losses])
         active = None if real is None else real.any(1)
         with torch.no_grad():
             if self.sums is not None:
@@ -272,6 +287,7 @@ class Step:
             real=None if real is None else real.to(self.dtype),
             channels_last=self.channels_last,
             places=self.places,
+            part=part.together,
         )
         for place in self.places.values():
             place.uses = 0

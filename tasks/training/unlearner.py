@@ -32,6 +32,7 @@ from tasks.training.stack import fill
 from tasks.training.step import Clock, Step, origins
 from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 from tasks.worker import hardware
+from tasks.worker.ranks import add_over_ranks, share_blocks
 
 Rows = NDArray[np.int64]
 Tensors = Mapping[str, Tensor]
@@ -143,17 +144,17 @@ class Unlearner:
         return Epoch(number, float(np.mean(losses)), loss, accuracy)
 
     def test_parts(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the pixels and labels of the first `count` validation images."""
-        for start in range(0, count, ASKED_AT_ONCE):
+        """Yield the pixels and labels of this rank's share of the first `count` validation images."""
+        for start in share_blocks(count, ASKED_AT_ONCE):
             yield self.data.test_rows(start, min(start + ASKED_AT_ONCE, count))
 
     def parts(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the pixels and labels of these training images."""
-        for start in range(0, len(rows), ASKED_AT_ONCE):
+        """Yield the pixels and labels of this rank's share of these training images."""
+        for start in share_blocks(len(rows), ASKED_AT_ONCE):
             yield self.data.rows(torch.from_numpy(rows[start : start + ASKED_AT_ONCE]).to(self.keys.device))
 
     def evaluate(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-        """Return the mean cross-entropy, in nats, and the accuracy over these images, in evaluation mode."""
+        """Return the mean cross-entropy, in nats, and the accuracy over the images of all ranks, in evaluation mode."""
         total = 0.0
         right = 0.0
         count = 0
@@ -164,6 +165,9 @@ class Unlearner:
                 total = total + float(losses.double().sum())
                 right = right + float(hits.sum())
                 count = count + len(labels)
+        sums = torch.tensor([total, right, count], dtype=torch.float64)
+        add_over_ranks([sums])
+        total, right, count = sums.tolist()
         return total / count, right / count
 
 

@@ -4,10 +4,14 @@ The processes (ranks) run inside one job of the cluster. They find each other th
 no port is opened to other machines, and communicate with NCCL on GPUs and with Gloo on processors. If one of them
 fails, all end, and the first error is raised here with its rank. If this process dies, even by `kill -9`, they are
 killed (`tasks.worker.process_guard`).
+
+Ranks that have finished wait for a while for the next jobs of this process, because importing torch and finding each
+other takes seconds. They end if the next jobs need another number of ranks, GPUs or threads, or after an error.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pickle
@@ -16,8 +20,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -39,11 +45,13 @@ if TYPE_CHECKING:
 GROUP_MARK = "ENGRAM_GROUP"  # marks the ranks of one process
 AGREEING = 60.0  # seconds between the first and the last rank that end a job with an error
 SETTLING = 1.0  # seconds in which the other ranks may report an error that came before the first one reported
-GRACE = 10.0  # seconds for a rank to exit after it has finished
+REUSED = 60.0  # seconds in which ranks that have finished are used again; they themselves wait a little longer
+# Variables that a process reads once, by the beginning of their names.
+READ_ONCE = ("CUDA", "GLOO", "KMP", "LD_", "MALLOC", "MKL", "NCCL", "NVIDIA", "OMP", "PYTHON", "PYTORCH", "TORCH")
 # Our package comes first while it is imported, because a folder on the path may contain another `tasks`.
 START = (
     "import sys, json; root, paths = json.loads(sys.argv[1]); sys.path[:] = [root, *paths]; import tasks; "
-    "sys.path[:] = paths if root in paths else [*paths, root]; from {} import {}; {}()"
+    "sys.path[:] = paths; from {} import {}; {}()"
 )
 TARGET = "tasks.worker.rank_process:run_rank"
 
@@ -57,23 +65,25 @@ def compute_together(
     Raises ProgramDied if a rank is killed, and otherwise the first error of a rank.
     """
     context = compute_context.current_context()
-    size = context.processes
-    with tempfile.TemporaryDirectory(prefix="engram-group-") as folder:
-        work = RankWork(
-            rank=0,
-            size=size,
-            rendezvous=str(Path(folder) / "rendezvous"),
-            function=function,
-            configs=configs,
-            inputs=inputs,
-            context=(context.way, context.members),
-            states_requested=[checkpoints.is_state_requested(index) for index in range(len(configs))],
-            stand_ins=dict(current_stand_ins()),
-        )
-        group = _Group(work)
-        try:
-            yield from group.outcomes()
-        finally:
+    group = _take_idle(context.processes) or _Group(context.processes)
+    work = RankWork(
+        rank=0,
+        size=group.size,
+        rendezvous=str(Path(group.folder.name) / "rendezvous"),
+        function=function,
+        configs=configs,
+        inputs=inputs,
+        context=(context.way, context.members),
+        states_requested=[checkpoints.is_state_requested(index) for index in range(len(configs))],
+        stand_ins=dict(current_stand_ins()),
+    )
+    is_reusable = False
+    try:
+        is_reusable = yield from group.compute(work)
+    finally:
+        if is_reusable:
+            _keep_idle(group)
+        else:
             group.end()
 
 
@@ -120,25 +130,48 @@ class _States:
 
 
 class _Group:
-    """The ranks that compute some jobs."""
+    """Ranks that compute jobs together."""
 
-    def __init__(self, work: RankWork) -> None:
-        self.size = work.size
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.owner = os.getpid()
+        self.settings = _read_once()
+        self.finished = 0.0  # time of the latest end of jobs
+        self.folder = tempfile.TemporaryDirectory(prefix="engram-group-")
         self.states: dict[int, _States] = {}
         self.failures: list[_Failure] = []
         self.endings: dict[int, _Ending] = {}  # of the current job, by rank
         self.deadline: float | None = None  # for all ranks to end the current job, once one has ended with an error
         self.ranks: list[_Rank] = []
         try:
-            for number in range(work.size):
+            for number in range(size):
                 self.ranks.append(_start_rank(number))
-            for rank in self.ranks:
-                rank.pipe.send_bytes(pickle.dumps(replace(work, rank=rank.number)))
         except BaseException:
             self.end()
             raise
 
-    def outcomes(self) -> Iterator[tuple[int, pa.Table | Exception]]:
+    def is_usable(self, size: int) -> bool:
+        """Return whether the ranks can compute jobs with this number of processes now."""
+        is_recent = time.monotonic() - self.finished < REUSED
+        has_all = all(rank.process.poll() is None for rank in self.ranks)
+        return is_recent and has_all and size == self.size and self.settings == _read_once()
+
+    def compute(self, work: RankWork) -> Generator[tuple[int, pa.Table | Exception], None, bool]:
+        """Compute jobs and yield their outcomes. Returns whether the ranks can be used again: no job has failed."""
+        self.states = {}
+        for rank in self.ranks:
+            rank.is_done = False
+            with suppress(ConnectionError):  # it has ended, as its pipe will show
+                rank.pipe.send({"paths": _search_path(), "folder": os.getcwd(), "environment": dict(_environment())})
+                rank.pipe.send_bytes(pickle.dumps(replace(work, rank=rank.number)))
+        is_reusable = True
+        for index, outcome in self._outcomes():
+            is_reusable = is_reusable and not isinstance(outcome, Exception)
+            yield index, outcome
+        self.finished = time.monotonic()
+        return is_reusable
+
+    def _outcomes(self) -> Iterator[tuple[int, pa.Table | Exception]]:
         """Yield the outcomes of the first rank, and serve all ranks until they have finished."""
         while waiting := [rank for rank in self.ranks if not rank.is_done]:
             seconds = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
@@ -219,19 +252,49 @@ class _Group:
         return min(self.failures, key=lambda failure: failure.follows).error
 
     def end(self) -> None:
-        """Kill the ranks that still run, and wait until all have ended."""
+        """Kill the ranks, and wait until all have ended."""
         for rank in self.ranks:
-            if rank.process.poll() is None and not (rank.is_done and not self.failures and _ends(rank.process)):
-                rank.process.kill()
+            rank.process.kill()
+        for rank in self.ranks:
             rank.process.wait()
             rank.pipe.close()
+        self.folder.cleanup()
+
+
+_idle: list[_Group] = []  # at most one group, whose ranks wait for jobs
+_lock = threading.Lock()
+
+
+def _take_idle(size: int) -> _Group | None:
+    """Return the idle ranks if they can be used. Otherwise, they end."""
+    with _lock:
+        group = _idle.pop() if _idle else None
+    if group is None or group.owner != os.getpid():  # a forked process must leave those of the other process alone
+        return None
+    if group.is_usable(size):
+        return group
+    group.end()
+    return None
+
+
+def _keep_idle(group: _Group) -> None:
+    end_idle_ranks()
+    with _lock:
+        _idle.append(group)
+
+
+@atexit.register
+def end_idle_ranks() -> None:
+    """End the ranks that wait for jobs of this process."""
+    group = _take_idle(0)
+    assert group is None
 
 
 def _start_rank(number: int) -> _Rank:
     """Start the process of a rank, which waits for its work."""
     here, there = socket.socketpair()
     with there:
-        paths = json.dumps([str(Path(tasks.__file__).resolve().parents[1]), sys.path])
+        paths = json.dumps([_root(), _search_path()])
         module, _, function = TARGET.partition(":")
         process = subprocess.Popen(
             [sys.executable, "-c", START.format(module, function, function), paths, str(there.fileno())],
@@ -243,6 +306,16 @@ def _start_rank(number: int) -> _Rank:
     return _Rank(number, process, Connection(here.detach()))
 
 
+def _root() -> str:
+    """Return the folder of our packages."""
+    return str(Path(tasks.__file__).resolve().parents[1])
+
+
+def _search_path() -> list[str]:
+    """Return where a rank finds modules: as in this process, and our packages in any case."""
+    return sys.path.copy() if _root() in sys.path else [*sys.path, _root()]
+
+
 def _environment() -> Mapping[str, str]:
     """Return the environment of a rank. All ranks are on this machine and communicate through its loopback device."""
     loopback = "lo" if sys.platform.startswith("linux") else "lo0"
@@ -250,19 +323,15 @@ def _environment() -> Mapping[str, str]:
     return {**interfaces, **os.environ, **_guard(os.getpid()).variables}
 
 
+def _read_once() -> Mapping[str, str]:
+    """Return the variables of the environment that take effect only when a process starts."""
+    return {name: value for name, value in _environment().items() if name.startswith(READ_ONCE)}
+
+
 @cache
 def _guard(pid: int) -> Guard:  # noqa: ARG001 - a forked process needs its own
     """Return the guard that kills the ranks of this process when it ends."""
     return Guard(GROUP_MARK, is_tracking=False)
-
-
-def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process that has finished exits within the grace period."""
-    try:
-        process.wait(GRACE)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 def _death(rank: _Rank, size: int) -> ProgramDied:

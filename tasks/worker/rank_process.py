@@ -1,15 +1,18 @@
 """The process of one rank: it computes jobs of a task together with the other ranks, and answers its parent.
 
-`tasks.worker.process_group` is the parent. Every rank computes the same jobs. The first one returns the results.
+`tasks.worker.process_group` is the parent. Every rank computes the same jobs. The first one returns the results. Then
+all wait for the next jobs.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import random
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 # A rank may wait for another one that reads data. The group ends if a rank dies, so the limit only has to be long.
 PATIENCE = timedelta(days=1)
+IDLE = 90.0  # seconds without jobs after which a rank ends; the parent uses it again for a shorter time
+SEED = 67280421310721  # torch's seed of a new process
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,26 @@ class RankWork:
 
 
 def run_rank() -> None:
-    """Compute the work that the parent sends, in this process. The last argument is the descriptor of its pipe."""
+    """Compute what the parent sends, until it sends nothing. The last argument is the descriptor of its pipe."""
     parent = Connection(int(sys.argv[-1]))
     try:
-        _compute(parent, pickle.loads(parent.recv_bytes()))
+        while parent.poll(IDLE):
+            _take_settings(**parent.recv())
+            _compute(parent, pickle.loads(parent.recv_bytes()))
+        os._exit(0)
     except (EOFError, BrokenPipeError):  # the parent has died, and the guard ends this process
         os._exit(1)
     except BaseException as error:
         parent.send(("failed", *_describe_error(error)))
         os._exit(1)  # without waiting for collective operations
+
+
+def _take_settings(paths: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
+    """Import and read files as the parent does."""
+    sys.path[:] = paths
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def _compute(parent: Connection, work: RankWork) -> None:
@@ -98,10 +114,24 @@ def _compute(parent: Connection, work: RankWork) -> None:
             parent.send(("outcome", index, outcome if is_needed else None, dict(notes), memory))
             parent.recv_bytes()  # once all ranks have ended this job
             compute_context.note()
+            del outcome
+    _forget()
     parent.send(("done",))
-    from torch import distributed
 
-    distributed.destroy_process_group()
+
+def _forget() -> None:
+    """Free the memory of the jobs that have ended and forget their random state, neither of which concerns others."""
+    import numpy as np
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    torch.manual_seed(SEED)
+    random.seed()
+    np.random.seed()  # the code of a user may draw from it
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _one_by_one(function: Function) -> Many:
@@ -115,10 +145,12 @@ def _one_by_one(function: Function) -> Many:
 
 
 def _join_group(work: RankWork) -> None:
-    """Join the other ranks: with NCCL if there is a GPU for each rank, and with Gloo without GPUs."""
+    """Join the other ranks once: with NCCL if there is a GPU for each rank, and with Gloo without GPUs."""
     import torch
     from torch import distributed
 
+    if distributed.is_initialized():
+        return
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if 0 < gpus < work.size:
         raise ValueError(f"{work.size} processes cannot train one model on {gpus} GPUs; each needs its own")

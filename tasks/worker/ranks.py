@@ -58,11 +58,16 @@ def row_counts(count: int) -> list[int]:
     return [end - begin for begin, end in pairwise(edges)]
 
 
+def share_blocks(count: int, size: int) -> range:
+    """Return the first rows of this rank's blocks, if `count` rows are evaluated in blocks of `size` rows."""
+    return range(_ranks.rank * size, count, _ranks.size * size)
+
+
 def add_over_ranks(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over all ranks, which is bitwise equal on all of them."""
     if _ranks.size == 1:
         return
-    for bucket in _buckets(tensors):
+    for bucket in buckets(tensors):
         _add_bucket(bucket)
 
 
@@ -106,7 +111,7 @@ def least_over_ranks(number: int) -> int:
     return int(least)
 
 
-def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+def buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Divide the tensors, in order, into lists of one dtype and of at most BUCKET bytes or one tensor."""
     bucket: list[Tensor] = []
     size = 0

@@ -31,7 +31,6 @@ from tasks.datasets.catalog import load
 from tasks.datasets.images import Images, is_table
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.datasets.picture_rows import gather
-from tasks.models.custom import may_share_rows
 from tasks.models.estimators import Estimator
 from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains, without_length
@@ -186,11 +185,6 @@ def score_records(outputs: NDArray[np.floating], images: Images, is_inside: Mask
     )
 
 
-def _spreads(config: Reference) -> bool:
-    """Return whether several processes may train a model together."""
-    return may_share_rows(config.training.network.name, config.training.privacy is not None)
-
-
 @task(
     version=1,
     name="membership.reference",
@@ -199,7 +193,7 @@ def _spreads(config: Reference) -> bool:
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=_spreads,
+    spreads=True,
 )
 def train_reference(config: Reference, inputs: Inputs) -> pa.Table:
     """Train a reference model and score all records with it (REFERENCE)."""

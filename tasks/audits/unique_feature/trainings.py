@@ -308,11 +308,6 @@ def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
     return min(config.epochs, int(canary["best_epoch"][0].as_py()))
 
 
-def _twin_spreads(config: TwinTraining) -> bool:
-    """Return whether several processes may train a control model together."""
-    return classifier.spreads(config.training)
-
-
 def train_many_twins(
     configs: Sequence[TwinTraining], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
@@ -349,7 +344,7 @@ def train_many_twins(
     batch_key=_twin_batch_key,
     trains=1,
     work=_twin_work,
-    spreads=_twin_spreads,
+    spreads=True,
 )
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
     """Train the network without the canary to the epoch that the canary model kept (MODEL).

@@ -79,5 +79,3 @@ def test_model_is_spread_only_over_available_gpus(tmp_path: Path) -> None:
         assert spread_over_gpus(setting.model, gpu) == {"device_map": "auto"}
         assert spread_over_gpus(setting.model, torch.device("cpu")) == {}
         assert spread_over_gpus(TINY, gpu) == {}
-        with pytest.raises(ValueError, match="gpus_per_job: expected 1 with privacy, got 2"):
-            spread_over_gpus(setting.model, gpu, is_private=True)

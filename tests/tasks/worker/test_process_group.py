@@ -46,7 +46,15 @@ def add_up(config: dict[str, str], inputs: Inputs) -> pa.Table:
     sums = [rows.sum(), torch.ones(2, 3).t() * (rank + 1), torch.tensor(rank)]
     add_over_ranks(sums)
     joined = join_rows(rows[None], 1, row_counts(5))
-    return pa.table({"sums": [float(value.sum()) for value in sums], "joined": [joined.tolist()[0]] * 3})
+    return pa.table(
+        {
+            "sums": [float(value.sum()) for value in sums],
+            "joined": [joined.tolist()[0]] * 3,
+            "drawn": torch.rand(3).tolist(),
+            "variable": [os.environ.get("ENGRAM_TEST", "")] * 3,
+            "folder": [os.getcwd()] * 3,
+        }
+    )
 
 
 def add_up_or_fail(
@@ -66,6 +74,7 @@ def fail_in_one_rank(config: dict[str, str], inputs: Inputs) -> pa.Table:
 
 
 def run_together(config: dict[str, str]) -> pa.Table:
+    """Compute the sums in two processes."""
     with compute_context.use_context(ComputeContext(processes=2)):
         ((_, outcome),) = compute_together(f"{__name__}:add_up", [config], [()])
     assert isinstance(outcome, pa.Table)
@@ -87,9 +96,26 @@ def living_ranks() -> list[str]:
 
 
 @pytest.mark.slow
-def test_ranks_add_up_and_join_rows() -> None:
+def test_ranks_add_up_and_serve_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run_together({"ends": "never"})
-    assert table.to_pydict() == {"sums": [10.0, 18.0, 1.0], "joined": [[0.0, 1.0, 2.0, 3.0, 4.0]] * 3}
+    assert table.select(["sums", "joined"]).to_pydict() == {
+        "sums": [10.0, 18.0, 1.0],
+        "joined": [[0.0, 1.0, 2.0, 3.0, 4.0]] * 3,
+    }
+    ranks = living_ranks()
+    assert len(ranks) == 2
+    # The same processes compute the next jobs, which find neither random state nor settings of earlier ones.
+    monkeypatch.setenv("ENGRAM_TEST", "changed")
+    monkeypatch.chdir(tmp_path)
+    first = run_together({"ends": "never"})
+    assert living_ranks() == ranks
+    assert first["variable"].to_pylist() == ["changed"] * 3
+    assert first["folder"].to_pylist() == [str(tmp_path)] * 3
+    assert first["drawn"] == run_together({"ends": "never"})["drawn"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # which a process reads only once
+    run_together({"ends": "never"})
+    assert not set(living_ranks()) & set(ranks)
+    process_group.end_idle_ranks()
     assert not living_ranks()
 
 

@@ -32,7 +32,7 @@ from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras, spreads
+from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.token_operations import (
     continuing_operations,
@@ -220,7 +220,7 @@ def batch_key(config: DocumentModel) -> DocumentModel:
     return replace(config, number=0, seed=0)
 
 
-@task(version=2, name="text.score_documents", gpus=1.0, batch_key=batch_key, trains=1, work=work, spreads=spreads)
+@task(version=2, name="text.score_documents", gpus=1.0, batch_key=batch_key, trains=1, work=work, spreads=True)
 def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
     """Fine-tune the model and score each document, as a whole and after its prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import fine_tuned_on

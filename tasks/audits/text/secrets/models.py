@@ -20,7 +20,7 @@ from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras, spreads
+from tasks.language_models.fine_tuning_config import Adaptation, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.token_operations import (
     SHARED,
@@ -156,7 +156,7 @@ def batch_key(config: PairModel) -> PairModel:
     return replace(config, pair=0, side=0, draw=0, seed=0)
 
 
-@task(version=2, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work, spreads=spreads)
+@task(version=2, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work, spreads=True)
 def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
     """Fine-tune the model and score the text of each secret and of its references (SCORES).
 

@@ -169,6 +169,7 @@ def work(config: LearningCurve) -> Work:
     batch_key=batch_key,
     trains=1,
     work=work,
+    spreads=True,
 )
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     """Compute M and M_w over the probe images after every epoch (LEARNING_CURVE). Epoch 0 is before training.

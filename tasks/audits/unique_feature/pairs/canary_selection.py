@@ -292,11 +292,6 @@ def work(config: RankedTraining) -> Work:
     return classifier.work(config.training)
 
 
-def _spreads(config: RankedTraining) -> bool:
-    """Return whether several processes may train a network together."""
-    return classifier.spreads(config.training)
-
-
 @task(
     version=2,
     name="unique_feature.train_ranked",
@@ -305,7 +300,7 @@ def _spreads(config: RankedTraining) -> bool:
     batch_key=batch_key,
     trains=1,
     work=work,
-    spreads=_spreads,
+    spreads=True,
 )
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.
@@ -381,6 +376,7 @@ def _tracing_work(config: Tracing) -> Work:
     batch_key=_tracing_batch_key,
     trains=1,
     work=_tracing_work,
+    spreads=True,
 )
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """Compute every training image's self-influence (INFLUENCE), by row.
