@@ -42,6 +42,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,12 +100,7 @@ class AcdcContent:
 
         Paths are not included, and no file is decoded.
         """
-        splits = []
-        for patients in (self.training, self.testing):
-            hashes = map_in_threads(file_sha256, [patient.path for patient in patients])
-            rows = zip(patients, hashes, strict=True)
-            splits.append([(patient.number, GROUPS[patient.label], sha) for patient, sha in rows])
-        return digest_of(RULE, [json.dumps(splits).encode()])
+        return digest_of_patients(self, hash_patients(self.training), hash_patients(self.testing))
 
     def images(self) -> Images:
         images, labels, numbers = read_slices(self.training)
@@ -113,6 +109,20 @@ class AcdcContent:
         else:
             test = central_slices(self.training, images, numbers)
         return Images(images, labels, *test, len(GROUPS), GROUPS, numbers)
+
+
+def hash_patients(patients: Sequence[Patient]) -> list[str]:
+    """Return the SHA-256 of each patient's file."""
+    return list(map_in_threads(file_sha256, [patient.path for patient in patients]))
+
+
+def digest_of_patients(content: AcdcContent, training: Sequence[str], testing: Sequence[str]) -> str:
+    """Return the digest of patients whose files have these hashes."""
+    splits = []
+    for patients, hashes in ((content.training, training), (content.testing, testing)):
+        rows = zip(patients, hashes, strict=True)
+        splits.append([(patient.number, GROUPS[patient.label], sha) for patient, sha in rows])
+    return digest_of(RULE, [json.dumps(splits).encode()])
 
 
 def source(folder: Path, tesla: Tesla) -> Source | None:
@@ -130,7 +140,12 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
         raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; expected at least one")
     content = AcdcContent(training, testing)
     files = (file for patient in (*training, *testing) for file in (patient.path.with_name(INFO), patient.path))
-    return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
+    from tasks.datasets.acdc_rows import AcdcFiles
+
+    found = Source(
+        f"{RULE} {tesla} T", (table, *files), lambda: content, cache(lambda: AcdcFiles(content, found.stamp)), tables=1
+    )
+    return found
 
 
 def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
