@@ -42,7 +42,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,12 +139,7 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
         raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; expected at least one")
     content = AcdcContent(training, testing)
     files = (file for patient in (*training, *testing) for file in (patient.path.with_name(INFO), patient.path))
-    from tasks.datasets.acdc_rows import AcdcFiles
-
-    found = Source(
-        f"{RULE} {tesla} T", (table, *files), lambda: content, cache(lambda: AcdcFiles(content, found.stamp)), tables=1
-    )
-    return found
+    return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
 
 
 def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.datasets import acdc
 from tasks.datasets.acdc import (
     GROUPS,
     SIDE,
     AcdcContent,
     Patient,
+    Tesla,
     digest_of_patients,
     hash_patients,
     open_volume,
@@ -30,7 +33,7 @@ from tasks.datasets.labelled import changed
 from tasks.datasets.picture_index import PictureIndex, open_index, write_index
 from tasks.datasets.pictures import THREADS, map_in_threads
 from tasks.datasets.sequential_rows import SequentialRows
-from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
 
 INDEX_RULE = "index of acdc 1"
 SHAPE = (SIDE, SIDE, 1)
@@ -124,6 +127,21 @@ class AcdcFiles:
             rows = begins + [volume.slices // 2 for volume in training]
             test = SequentialRows(hashes[rows], labels[rows], SHAPE, lambda: _decode_centres(training))
         return EncodedSplits(train, test, len(GROUPS), GROUPS, groups)
+
+
+def source(folder: Path, tesla: Tesla) -> Source | None:
+    """Return the folder's patients, as `tasks.datasets.acdc.source`, for reading whole or by rows."""
+    whole = acdc.source(folder, tesla)
+    if whole is None:
+        return None
+
+    @cache
+    def by_rows() -> AcdcFiles:
+        content = whole.read()
+        assert isinstance(content, AcdcContent)
+        return AcdcFiles(content, whole.stamp)
+
+    return replace(whole, by_rows=by_rows)
 
 
 def _open_header(patient: Patient) -> Volume:
