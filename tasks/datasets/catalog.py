@@ -95,11 +95,15 @@ def load(dataset: Dataset) -> PictureSet:
         if dataset.digest not in _loaded:
             source = find(dataset.name)[1]
             large = large_content(source)
-            content = large or source.read()
-            digest = _checked_digest(dataset, content)
-            if digest not in _loaded:  # the data set may have been passed without a digest
-                _loaded[digest] = content.images() if large is None else open_by_rows(large)
-            return _loaded[digest]
+            if large is not None:
+                dataset = replace(dataset, digest=_checked_digest(dataset, large))
+                if dataset.digest not in _loaded:  # the data set may have been passed without a digest
+                    _loaded[dataset.digest] = open_by_rows(large)
+            else:
+                content = source.read()
+                dataset = replace(dataset, digest=_checked_digest(dataset, content))
+                if dataset.digest not in _loaded:
+                    _loaded[dataset.digest] = content.images()
         return _loaded[dataset.digest]
 
 

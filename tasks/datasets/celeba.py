@@ -59,7 +59,7 @@ class CelebaContent:
 
     def digest(self) -> str:
         """Return the digest of the file bytes in order, the splits and the size, without paths. No file is decoded."""
-        return digest_of_hashes(*(hash_files(files) for files in (self.train, self.validation)), self.size)
+        return digest_of_hashes(hash_files(self.train), hash_files(self.validation), self.size)
 
     def images(self) -> Images:
         train = self.decode_faces(self.train)
