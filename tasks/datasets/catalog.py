@@ -126,6 +126,14 @@ def large_content(source: Source) -> ByRows | None:
     return content if content is not None and content.extent().size > LARGE else None
 
 
+def large_files(dataset: Dataset) -> LabelledFiles | None:
+    """Return the images of a user's data set if they are read by rows, without planted observations."""
+    content = large_content(find(dataset.name)[1])
+    if isinstance(content, options.ShapedByRows):
+        content = content.content
+    return content if isinstance(content, LabelledFiles) else None
+
+
 def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
     """Return the data set's content, and the data set with its digest.
 

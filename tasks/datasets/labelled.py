@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ import numpy as np
 
 from tasks.datasets.classes import LabelError
 from tasks.datasets.dataset import DatasetError, file_bytes
-from tasks.datasets.images import Images, Indices, Labels, Pixels
+from tasks.datasets.images import BLOCK, Images, Indices, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.picture_index import PictureIndex, load_index, open_index, write_index
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes, read_shape
@@ -206,6 +207,29 @@ class LabelledFiles:
 
     def _decode(self, encoded: bytes, entry: Labelled) -> Pixels:
         return _decode_encoded(encoded, entry, self.options)[1].pixels
+
+    def sample_levels(self, most: int) -> list[Levels]:
+        """Return the levels of `most` images at equal distances, or of fewer if they exceed BLOCK values together."""
+        values = math.prod(self._read_shape(self.entries[0], self.reader(self.entries[0])))
+        count = min(most, BLOCK // values, len(self.entries))
+        if not count:
+            return []
+        sampled = self.entries[:: len(self.entries) // count][:count]
+        return list(map_in_threads(lambda entry: self._decode_all(entry).levels, sampled))
+
+    def _decode_all(self, entry: Labelled) -> Decoded:
+        return _decode_encoded(self.reader(entry), entry, self.options)[1]
+
+    def rows_with_levels(self, split: Split) -> tuple[FileRows, set[Levels]]:
+        """Return the images of a split, and the levels of all images that were read from it."""
+        found: set[Levels] = set()
+
+        def decode_one(encoded: bytes, entry: Labelled) -> Pixels:
+            decoded = _decode_encoded(encoded, entry, self.options)[1]
+            found.add(decoded.levels)
+            return decoded.pixels
+
+        return replace(self.rows(split), decode=decode_one), found
 
 
 @dataclass(frozen=True, eq=False)
