@@ -78,6 +78,13 @@ Data = Annotated[
         help="Check the files of data sets instead of results: read all, and compare their digests.",
     ),
 ]
+Decode = Annotated[
+    bool,
+    typer.Option(
+        "--images",
+        help="With --data: also decode the images of large data sets, and search them for near copies.",
+    ),
+]
 AuditedData = Annotated[
     str | None,
     typer.Argument(
@@ -88,14 +95,22 @@ AuditedData = Annotated[
 ]
 
 
-def verify_store(data_of: AuditedData = None, data: Data = False, store: StoreOption = None, json: Json = False) -> int:
+def verify_store(
+    data_of: AuditedData = None,
+    data: Data = False,
+    images: Decode = False,
+    store: StoreOption = None,
+    json: Json = False,
+) -> int:
     """Check every stored table against its digest, or with --data, the files of data sets.
 
     Engram moves damaged results to quarantine and computes them again when you resume their run. This command works
     offline.
     """
     if data:
-        return _check_data(data_of, store, json)
+        return _check_data(data_of, store, json, images)
+    if images:
+        raise SpecError("--images requires --data, as in engram store verify --data --images folder:scans")
     if data_of is not None:
         raise SpecError("a run or data set requires --data, as in engram store verify --data folder:scans")
     with command_store(store) as opened_store:
@@ -137,20 +152,24 @@ def verify(
     return verify_store(store=store, json=json)
 
 
-def _check_data(word: str | None, location: str | None, json: bool) -> int:
+def _check_data(word: str | None, location: str | None, json: bool, images: bool = False) -> int:
     """Read the data sets of a run, of all runs or with this name again. Returns exit code 1 if any has changed."""
     from orchestrator.inspection.data_check import check_data, requested_data
 
     all_checks = []
     with command_store(location) as opened_store:
-        for check in check_data(opened_store, requested_data(opened_store, word)):
+        for check in check_data(opened_store, requested_data(opened_store, word), images):
             all_checks.append(check)
             if not json:
                 stdout().print(f"{check.state:<10}", style=STATES[check.state], end="")
                 stdout().print(printable(f"{check.name}: {check.note}"))
+                for note in check.notes:
+                    show(f"  {note}")
     counts = Counter(check.state for check in all_checks)
     if json:
-        emit({"checked": len(all_checks), "changed": [check.name for check in all_checks if check.state == "changed"]})
+        changed = [check.name for check in all_checks if check.state == "changed"]
+        notes = [note for check in all_checks for note in check.notes]
+        emit({"checked": len(all_checks), "changed": changed, **({"notes": notes} if images else {})})
     else:
         show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked")
     return 1 if counts["changed"] or counts["unchecked"] else 0

@@ -11,16 +11,18 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.notes import data_notes, examine_images
 from tasks.datasets.places import known_names
 
 
 @dataclass(frozen=True)
 class DataCheck:
-    """The result for one data set: `agrees`, `changed` or `unchecked`, and the reason in words."""
+    """The result for one data set: `agrees`, `changed` or `unchecked`, the reason in words, and notes on its images."""
 
     name: str
     state: str
     note: str
+    notes: tuple[str, ...] = ()
 
 
 def requested_data(store: Store, word: str | None) -> list[Dataset]:
@@ -41,15 +43,21 @@ def _datasets_of(journals: Iterable[Journal]) -> Iterator[Dataset]:
                 yield item
 
 
-def check_data(store: Store, datasets: Iterable[Dataset]) -> Iterator[DataCheck]:
+def check_data(store: Store, datasets: Iterable[Dataset], decode: bool = False) -> Iterator[DataCheck]:
     """Read all files of each data set and compare them with its recorded digest.
 
-    What Engram knows about the files is renewed, so that the next run uses their present content.
+    What Engram knows about the files is renewed, so that the next run uses their present content. With `decode`, all
+    images are decoded and examined as well.
     """
     digests = store.digests()
     for dataset in datasets:
         try:
             renewed = catalog.read_again(dataset, digests)
+            notes: tuple[str, ...] = ()
+            if decode:
+                pinned = Dataset(dataset.name, renewed.digest)
+                examine_images(pinned, digests)
+                notes = data_notes(pinned, digests)
         except (DatasetError, OSError) as error:
             yield DataCheck(dataset.name, "unchecked", str(error))
             continue
@@ -58,6 +66,6 @@ def check_data(store: Store, datasets: Iterable[Dataset]) -> Iterator[DataCheck]
         elif dataset.digest and renewed.digest != dataset.digest:
             note = "files were added, removed or changed"
         else:
-            yield DataCheck(dataset.name, "agrees", f"digest {renewed.digest}")
+            yield DataCheck(dataset.name, "agrees", f"digest {renewed.digest}", notes)
             continue
-        yield DataCheck(dataset.name, "changed", f"{note}; its digest is now {renewed.digest}")
+        yield DataCheck(dataset.name, "changed", f"{note}; its digest is now {renewed.digest}", notes)

@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping
 
 from orchestrator.executors import environment
 from orchestrator.planning.plan import Plan
+from orchestrator.pricing.hardware import rates_of_model
 from orchestrator.pricing.price import predict_seconds
 from orchestrator.spec.options import Execution
 from tasks.contract.job import marks
+from tasks.worker.hardware import available_memory
 
 # Starting Ray takes 5 to 10 s of processor time and 1 GB of memory. A longer run may later need its dashboard, metrics
 # and queue.
@@ -31,6 +33,13 @@ def choose_address(
     if predict_seconds(plan, missing_keys, mean_seconds, environment.count_processors()) < POOL_SECONDS:
         return "pool"
     return None
+
+
+def device_memory() -> int:
+    """Return the memory in which a job here may keep images: that of its GPU, if known and smaller, or the host's."""
+    memory = available_memory()
+    gpu = rates_of_model(environment.gpu_model())
+    return memory if gpu is None else min(memory, int(gpu.memory))
 
 
 def modules_of(plan: Plan, keys: Collection[str]) -> list[str]:

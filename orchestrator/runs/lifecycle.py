@@ -18,6 +18,7 @@ from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.place import device_memory
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
 from orchestrator.run_folder.journal import (
     Journal,
@@ -62,8 +63,8 @@ def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list
         lines.append(describe_idle_fields(idle_fields, spec))
     kept_cells = [keep_code(cell, store) for cell in cells]
     if execution(spec).address in (None, "local", "none"):  # otherwise, the cache is on other machines
-        check_image_cache(kept_cells)
-    return kept_cells, [*lines, *describe_data(kept_cells, cached_digests)]
+        check_image_cache(kept_cells, device_memory())
+    return kept_cells, [*lines, *describe_data(kept_cells, cached_digests, device_memory())]
 
 
 def start(

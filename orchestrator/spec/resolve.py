@@ -21,7 +21,7 @@ from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
-from tasks.datasets.cache_need import cache_notes, check_cache
+from tasks.datasets.cache_need import CachedImages, cache_notes, check_cache, files_of
 from tasks.datasets.dataset import ROWS, Dataset, DatasetError, UnknownDataset, is_numbered, is_table
 from tasks.datasets.hub_cache import allow_downloads
 from tasks.datasets.notes import data_notes
@@ -402,25 +402,39 @@ def pinned_datasets(cells: Iterable[Cell]) -> list[Dataset]:
     return [value for value in pinned_data(cell.config for cell in cells) if isinstance(value, Dataset)]
 
 
-def check_image_cache(cells: Iterable[Cell]) -> None:
-    """Raise EngramError, before work begins, if the image cache has no room for the data sets of these cells."""
+def check_image_cache(cells: Iterable[Cell], memory: int) -> None:
+    """Raise EngramError, before work begins, if the image cache has no room for the images of these cells.
+
+    `memory` is the memory of a job's device, in bytes.
+    """
     try:
-        check_cache(pinned_datasets(cells))
+        check_cache(_cached_images(cells), memory)
     except Unavailable as error:
         raise EngramError(str(error)) from None
 
 
-def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str]) -> list[str]:
+def _cached_images(cells: Iterable[Cell]) -> list[CachedImages]:
+    """Return the files of images that the jobs of these cells may write to the cache."""
+    cells = list(cells)
+    files = list(files_of(pinned_datasets(cells)))
+    for cell in cells:
+        audit = audits.find(cell.audit).audit
+        if audit.cached_images is not None:
+            files += audit.cached_images(cell.config)
+    return files
+
+
+def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str], memory: int) -> list[str]:
     """Return notes about the pinned data sets of these cells, one line each.
 
     Notes about single data sets (`tasks.datasets.notes`) come first, then the image cache that they need, then audit
-    notes that concern several.
+    notes that concern several. `memory` is the memory of a job's device, in bytes.
     """
     notes: dict[str, None] = {}
     datasets = pinned_datasets(cells)
     for dataset in datasets:
         notes |= dict.fromkeys(data_notes(dataset, cached_digests))
-    notes |= dict.fromkeys(cache_notes(datasets))
+    notes |= dict.fromkeys(cache_notes(_cached_images(cells), memory))
     for cell in cells:
         audit = audits.find(cell.audit).audit
         if audit.notes is not None:

@@ -117,6 +117,8 @@ class Audit:
     stopping: How a run ends early. None if the audit has no ranks to bet on.
     notes(config): Yields warnings about combinations of data sets, which are printed before any work starts. None if
         there are none.
+    cached_images(config): Yields the files of images that its jobs may write to the cache folder
+        (`tasks.datasets.cache_need.CachedImages`), besides those of the data sets. None if there are none.
     resolution(config): States whether a single memorised item could be detected. If not, the audit never clears.
     power(config): Yields the detection rates for effects of stated sizes. None if the audit states no power.
     limits(config): Returns the largest field values that the data of a pinned config allow; `scale=tiny` respects them.
@@ -141,6 +143,7 @@ class Audit:
     effect: Objective | Callable[[Any], Objective] | None = None
     stopping: Stopping | None = None
     notes: Callable[[Any], Iterable[str]] | None = None
+    cached_images: Callable[[Any], Iterable[Any]] | None = None  # Any, as in Handout
     resolution: Callable[[Any], Resolution | None] | None = None
     power: Callable[[Any], Iterable[Power]] | None = None
     limits: Callable[[Any], Mapping[str, int]] | None = None

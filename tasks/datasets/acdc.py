@@ -99,12 +99,7 @@ class AcdcContent:
 
         Paths are not included, and no file is decoded.
         """
-        splits = []
-        for patients in (self.training, self.testing):
-            hashes = map_in_threads(file_sha256, [patient.path for patient in patients])
-            rows = zip(patients, hashes, strict=True)
-            splits.append([(patient.number, GROUPS[patient.label], sha) for patient, sha in rows])
-        return digest_of(RULE, [json.dumps(splits).encode()])
+        return digest_of_patients(self, hash_patients(self.training), hash_patients(self.testing))
 
     def images(self) -> Images:
         images, labels, numbers = read_slices(self.training)
@@ -113,6 +108,20 @@ class AcdcContent:
         else:
             test = central_slices(self.training, images, numbers)
         return Images(images, labels, *test, len(GROUPS), GROUPS, numbers)
+
+
+def hash_patients(patients: Sequence[Patient]) -> list[str]:
+    """Return the SHA-256 of each patient's file."""
+    return list(map_in_threads(file_sha256, [patient.path for patient in patients]))
+
+
+def digest_of_patients(content: AcdcContent, training: Sequence[str], testing: Sequence[str]) -> str:
+    """Return the digest of patients whose files have these hashes."""
+    splits = []
+    for patients, hashes in ((content.training, training), (content.testing, testing)):
+        rows = zip(patients, hashes, strict=True)
+        splits.append([(patient.number, GROUPS[patient.label], sha) for patient, sha in rows])
+    return digest_of(RULE, [json.dumps(splits).encode()])
 
 
 def source(folder: Path, tesla: Tesla) -> Source | None:

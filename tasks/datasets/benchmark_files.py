@@ -13,9 +13,9 @@ FOLDER/train_32x32.mat    73,257 images
 FOLDER/test_32x32.mat     26,032 images
 FOLDER/extra_32x32.mat    531,131 images, less difficult; needed only for the full set
 
-X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The full set takes 1.9 GB of memory. The files
-are read one after another, so reading takes at most another 1.6 GB, for the largest file. Netzer, Wang, Coates,
-Bissacco, Wu & Ng 2011, "Reading digits in natural images with unsupervised feature learning", format 2.
+X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The full set of 1.9 GB is read by rows
+(`tasks.datasets.svhn_files`). Netzer, Wang, Coates, Bissacco, Wu & Ng 2011, "Reading digits in natural images with
+unsupervised feature learning", format 2.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ from numpy.typing import NDArray
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.source import Source, digest_of
+from tasks.datasets.svhn_files import RULE as SVHN_RULE
+from tasks.datasets.svhn_files import SHAPE as SVHN_SHAPE
+from tasks.datasets.svhn_files import SvhnFiles, read_blocks, unreadable_svhn
 from tasks.worker.size_limits import TooLarge, gunzip
 
 IDX_RULE = "idx 1"
@@ -190,28 +194,29 @@ def _batch_field(content: object, name: str) -> object:
     return content.get(name.encode(), content.get(name))
 
 
-SVHN_RULE = "svhn 1"
 # The training files of each data set.
 SVHN_TRAIN: Mapping[str, tuple[str, ...]] = {
     "svhn": ("train_32x32.mat",),
     "svhn-full": ("train_32x32.mat", "extra_32x32.mat"),
 }
 SVHN_TEST = ("test_32x32.mat",)
-SVHN_SHAPE = (32, 32, 3)
 
 
 def svhn_source(name: str, folder: Path) -> Source | None:
     """Return the folder's files for this data set (a key of SVHN_TRAIN), or None unless all exist."""
     if lacking_svhn_files(name, folder):
         return None
-    files = tuple(folder / part for part in (*SVHN_TRAIN[name], *SVHN_TEST))
-    return Source(
-        SVHN_RULE,
-        files,
-        lambda: ArrayContent(
-            SVHN_RULE, *_read_svhn_split(folder, SVHN_TRAIN[name]), *_read_svhn_split(folder, SVHN_TEST)
-        ),
-    )
+    train, test = (tuple(folder / part for part in parts) for parts in (SVHN_TRAIN[name], SVHN_TEST))
+
+    def read() -> ArrayContent:
+        return ArrayContent(SVHN_RULE, *_read_svhn_split(train), *_read_svhn_split(test))
+
+    @cache
+    def by_rows() -> SvhnFiles:
+        return SvhnFiles(train, test, _images_in, _read_svhn_labels, source.stamp)
+
+    source = Source(SVHN_RULE, (*train, *test), read, by_rows)
+    return source
 
 
 def lacking_svhn_files(name: str, folder: Path) -> list[str]:
@@ -219,15 +224,15 @@ def lacking_svhn_files(name: str, folder: Path) -> list[str]:
     return [part for part in (*SVHN_TRAIN[name], *SVHN_TEST) if not (folder / part).is_file()]
 
 
-def _read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
+def _read_svhn_split(paths: Sequence[Path]) -> tuple[Pixels, Labels]:
     """Return the concatenated images (n, 32, 32, 3) and labels of several files."""
-    counts = [_images_in(folder / name) for name in names]
-    images = np.empty((sum(counts), *SVHN_SHAPE), np.uint8)
-    labels = np.empty(sum(counts), np.int64)
-    ends = np.cumsum(counts)
-    for name, count, end in zip(names, counts, ends, strict=True):
-        _read_svhn_file(folder / name, images[end - count : end], labels[end - count : end])
-    return images, labels
+    images = np.empty((sum(map(_images_in, paths)), *SVHN_SHAPE), np.uint8)
+    start = 0
+    for path in paths:
+        for block in read_blocks(path):
+            images[start : start + len(block)] = block
+            start += len(block)
+    return images, np.concatenate([_read_svhn_labels(path) for path in paths])
 
 
 def _images_in(path: Path) -> int:
@@ -240,7 +245,7 @@ def _images_in(path: Path) -> int:
     try:
         forms = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
     except Exception as error:  # the reader can raise nearly any error for broken bytes
-        raise _unreadable_svhn(path, error) from error
+        raise unreadable_svhn(path, error) from error
     form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SVHN_SHAPE:
         raise DatasetError(f"{path}: X is {_describe_form(form)}; expected uint8 (32, 32, 3, n)")
@@ -255,22 +260,16 @@ def _describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
     return "absent" if form is None else f"{form[1]} {form[0]}"
 
 
-def _read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
-    """Write one file's images (n, 32, 32, 3) and labels to these arrays."""
+def _read_svhn_labels(path: Path) -> Labels:
+    """Return the labels of one file."""
     from scipy.io import loadmat
 
     try:
-        content: dict[str, Any] = loadmat(path, variable_names=("X", "y"), appendmat=False)
-        images[:] = content["X"].transpose(3, 0, 1, 2)
+        content: dict[str, Any] = loadmat(path, variable_names=("y",), appendmat=False)
         digits = np.asarray(content["y"][:, 0], np.float64)  # some writers only support floats
     except Exception as error:
-        raise _unreadable_svhn(path, error) from error
+        raise unreadable_svhn(path, error) from error
     invalid_digits = digits[~np.isin(digits, range(1, 11))]
     if len(invalid_digits):
         raise DatasetError(f"{path}: y contains {invalid_digits[0]:g}; expected 1 to 10, where 10 stands for digit 0")
-    labels[:] = digits % 10
-
-
-def _unreadable_svhn(path: Path, error: Exception) -> DatasetError:
-    message = " ".join(str(error).split()) or type(error).__name__
-    return DatasetError(f"{path} is not a MATLAB file of SVHN's images: {message}")
+    return (digits % 10).astype(np.int64)

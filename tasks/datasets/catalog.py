@@ -17,7 +17,7 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import PictureSet
 from tasks.datasets.labelled import Labelled, LabelledContent, LabelledFiles, split_places
-from tasks.datasets.large_images import LARGE, open_large
+from tasks.datasets.large_images import LARGE, LargeImages, open_large
 from tasks.datasets.outlines import BoxedOutline, OutlinedPictures, QuestionOutline
 from tasks.datasets.picture_index import remember_digest, remembered_digest
 from tasks.datasets.places import EMBEDDED, SCENES, find
@@ -93,15 +93,25 @@ def load(dataset: Dataset) -> PictureSet:
     """
     with _loading:
         if dataset.digest not in _loaded:
-            large = large_content(find(dataset.name)[1])
+            source = find(dataset.name)[1]
+            large = large_content(source)
             if large is not None:
                 dataset = replace(dataset, digest=_checked_digest(dataset, large))
-                _loaded.setdefault(dataset.digest, open_large(dataset.digest, large.open_rows()))
-            else:
-                content, dataset = read_content(dataset)
                 if dataset.digest not in _loaded:  # the data set may have been passed without a digest
+                    _loaded[dataset.digest] = open_by_rows(large)
+            else:
+                content = source.read()
+                dataset = replace(dataset, digest=_checked_digest(dataset, content))
+                if dataset.digest not in _loaded:
                     _loaded[dataset.digest] = content.images()
         return _loaded[dataset.digest]
+
+
+def open_by_rows(content: ByRows) -> LargeImages:
+    """Return images that are read by rows. The file of their pixels does not contain planted observations."""
+    if isinstance(content, options.ShapedByRows) and content.options.planting is not None:
+        return content.options.planting.plant_by_rows(open_by_rows(content.without_planting()))
+    return open_large(content.digest(), content.open_rows())
 
 
 def _checked_digest(dataset: Dataset, content: Content | ByRows) -> str:
@@ -113,7 +123,15 @@ def _checked_digest(dataset: Dataset, content: Content | ByRows) -> str:
 def large_content(source: Source) -> ByRows | None:
     """Return the source's images for reading by rows if they exceed LARGE bytes of pixels, otherwise None."""
     content = None if source.by_rows is None else source.by_rows()
-    return content if content is not None and content.size() > LARGE else None
+    return content if content is not None and content.extent().size > LARGE else None
+
+
+def large_files(dataset: Dataset) -> LabelledFiles | None:
+    """Return the images of a user's data set if they are read by rows, without planted observations."""
+    content = large_content(find(dataset.name)[1])
+    if isinstance(content, options.ShapedByRows):
+        content = content.content
+    return content if isinstance(content, LabelledFiles) else None
 
 
 def read_content(dataset: Dataset) -> tuple[Content, Dataset]:

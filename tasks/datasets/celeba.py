@@ -8,8 +8,8 @@ Partition 0 is the training split and partition 1 (validation) is the test split
 no test images. As in the published preparation, images are cropped to columns 15 to 162 and rows 40 to 187 (148 x 148)
 and resized with Pillow's bilinear filter (with antialiasing), like torchvision's Resize. The data set has no classes.
 
-On one core, hashing a thousand images takes a thirtieth of a second and decoding them half a second. Decoding all
-images takes a minute and a half in every process.
+On one core, hashing a thousand images takes a thirtieth of a second and decoding them half a second. Large sets are
+decoded once per machine (`tasks.datasets.large_images`).
 
 Liu, Luo, Wang & Tang 2015, "Deep learning face attributes in the wild".
 """
@@ -19,19 +19,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from tasks.datasets.dataset import DatasetError, file_bytes, unreadable
 from tasks.datasets.images import Images, Pixels, as_shape
+from tasks.datasets.labelled import FileRows, Labelled
 from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.picture_index import PictureIndex, open_index, write_index
 from tasks.datasets.pictures import PictureError, map_in_threads, pixels
-from tasks.datasets.source import Source, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
+from tasks.datasets.splits import Split
 
 RULE = "celeba 1"
+INDEX_RULE = "index of celeba 1"
 PICTURES = "img_align_celeba"
 PARTITIONS = "list_eval_partition.txt"
 SPLITS = {"0": "train", "1": "validation", "2": "test"}
@@ -54,10 +59,7 @@ class CelebaContent:
 
     def digest(self) -> str:
         """Return the digest of the file bytes in order, the splits and the size, without paths. No file is decoded."""
-        digests = []
-        for files in (self.train, self.validation):
-            digests.append([hashlib.sha256(content).hexdigest() for content in map_in_threads(file_bytes, files)])
-        return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
+        return digest_of_hashes(hash_files(self.train), hash_files(self.validation), self.size)
 
     def images(self) -> Images:
         train = self.decode_faces(self.train)
@@ -73,6 +75,66 @@ class CelebaContent:
         return out
 
 
+def hash_files(files: Sequence[Path]) -> Hashes:
+    """Return the SHA-256 of each file, (n, 32)."""
+    hashes = b"".join(hashlib.sha256(content).digest() for content in map_in_threads(file_bytes, files))
+    return np.frombuffer(hashes, np.uint8).reshape(-1, 32)
+
+
+def digest_of_hashes(train: Hashes, validation: Hashes, size: tuple[int, int]) -> str:
+    """Return the digest of files with these hashes."""
+    digests = [[row.tobytes().hex() for row in hashes] for hashes in (train, validation)]
+    return digest_of(RULE, [json.dumps([digests, size]).encode()])
+
+
+@dataclass(frozen=True, eq=False)
+class CelebaFiles:
+    """The same images, which are decoded on demand. `stamp` returns the state of the files."""
+
+    content: CelebaContent
+    stamp: Callable[[], str]
+
+    @property
+    def count(self) -> int:
+        return len(self.content.train) + len(self.content.validation)
+
+    def extent(self) -> Extent:
+        return Extent(self.count, (*self.content.size, 3))
+
+    def digest(self) -> str:
+        return self.index.digest
+
+    def renew(self) -> Renewed:
+        index = self._read_index()
+        write_index(index, self._index_key())
+        return Renewed(index.digest)
+
+    @cached_property
+    def index(self) -> PictureIndex:
+        """The hash of each file, training images first."""
+        return open_index(self._index_key(), self.count, self._read_index)
+
+    def _index_key(self) -> str:
+        return digest_of(INDEX_RULE, [json.dumps([self.stamp(), self.content.size]).encode()])
+
+    def _read_index(self) -> PictureIndex:
+        train, validation = (hash_files(files) for files in (self.content.train, self.content.validation))
+        digest = digest_of_hashes(train, validation, self.content.size)
+        return PictureIndex(np.concatenate([train, validation]), (*self.content.size, 3), digest)
+
+    def open_rows(self) -> EncodedSplits:
+        count = len(self.content.train)
+        train = self._rows(self.content.train, "train", self.index.hashes[:count])
+        return EncodedSplits(train, self._rows(self.content.validation, "test", self.index.hashes[count:]), 1)
+
+    def _rows(self, files: Sequence[Path], split: Split, hashes: Hashes) -> FileRows:
+        entries = tuple(Labelled(path, 0, split) for path in files)
+        return FileRows(entries, hashes, np.zeros(len(files), np.int64), (*self.content.size, 3), self._decode)
+
+    def _decode(self, encoded: bytes, entry: Labelled) -> Pixels:
+        return crop_face(encoded, entry.path, self.content.size)
+
+
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
     """Return the folder's faces, at the size in the options if one is set, or None unless both list and images exist.
 
@@ -86,7 +148,14 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
     train = tuple(pictures / name for name in names["train"])
     validation = tuple(pictures / name for name in names["validation"])
     content = CelebaContent(train, validation, options.size or SIZE)
-    return Source(RULE, (list_path, *train, *validation), lambda: content)
+    found = Source(
+        RULE,
+        (list_path, *train, *validation),
+        lambda: content,
+        lambda: CelebaFiles(content, found.stamp),
+        tables=1,
+    )
+    return found
 
 
 def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
@@ -124,8 +193,13 @@ def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
 
 def decode_face(path: Path, size: tuple[int, int]) -> Pixels:
     """Decode the face (h, w, 3) in one image."""
+    return crop_face(file_bytes(path), path, size)
+
+
+def crop_face(encoded: bytes, path: Path, size: tuple[int, int]) -> Pixels:
+    """Decode an image and return its face (h, w, 3). `path` is named in errors."""
     try:
-        picture = pixels(file_bytes(path), channels=3)
+        picture = pixels(encoded, channels=3)
     except PictureError as error:
         raise DatasetError(f"{path} {error}") from None
     if picture.shape[:2] != (HEIGHT, WIDTH):

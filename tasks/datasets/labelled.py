@@ -19,13 +19,13 @@ import numpy as np
 
 from tasks.datasets.classes import LabelError
 from tasks.datasets.dataset import DatasetError, file_bytes
-from tasks.datasets.images import Images, Indices, Labels, Pixels
+from tasks.datasets.images import BLOCK, Images, Indices, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
-from tasks.datasets.picture_index import PictureIndex, load_index, write_index
+from tasks.datasets.picture_index import PictureIndex, load_index, open_index, write_index
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes, read_shape
 from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.selection import Selection, spread_if_alone
-from tasks.datasets.source import EncodedSplits, Hashes, Renewed, Source, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
 RULE = "labelled pictures 2"
@@ -112,10 +112,11 @@ class LabelledFiles:
     options: Options
     reader: Reader
     stamp: Callable[[], str]
+    notes: tuple[str, ...] = ()
 
-    def size(self) -> int:
-        """Return the number of pixel bytes, by the options and the header of the first image."""
-        return len(self.entries) * math.prod(self._shape_of(*self._first_shape()))
+    def extent(self) -> Extent:
+        """Return the number of images, and their shape by the options and the header of the first image."""
+        return Extent(len(self.entries), self._shape_of(*self._first_shape()))
 
     def _first_shape(self) -> tuple[int, int, int]:
         if self.options.size is not None and self.options.channels is not None:
@@ -150,12 +151,7 @@ class LabelledFiles:
     @cached_property
     def index(self) -> PictureIndex:
         """The hashes of all encoded images in order, and the shape to which they are converted."""
-        key = self._index_key()
-        index = load_index(key, len(self.entries))
-        if index is None:
-            index = self._read_index()
-            write_index(index, key)
-        return index
+        return open_index(self._index_key(), len(self.entries), self._read_index)
 
     def _index_key(self) -> str:
         columns = np.array(
@@ -200,25 +196,54 @@ class LabelledFiles:
 
     def open_rows(self) -> EncodedSplits:
         train, test = (self.rows(split) for split in SPLITS)
-        return EncodedSplits(train, test, len(self.names), self.names)
+        return EncodedSplits(train, test, len(self.names), self.names, notes=self.notes)
 
     def rows(self, split: Split) -> FileRows:
         joined = self.joined_entries
         positions = split_places(joined, split)
         entries = tuple(joined[position] for position in positions)
         labels = np.array([entry.label for entry in entries], np.int64)
-        return FileRows(entries, self.index.hashes[positions], labels, self.index.shape, self.options, self.reader)
+        return FileRows(entries, self.index.hashes[positions], labels, self.index.shape, self._decode, self.reader)
+
+    def _decode(self, encoded: bytes, entry: Labelled) -> Pixels:
+        return _decode_encoded(encoded, entry, self.options)[1].pixels
+
+    def sample_levels(self, most: int) -> list[Levels]:
+        """Return the levels of `most` images at equal distances, or of fewer if they exceed BLOCK values together."""
+        values = math.prod(self._read_shape(self.entries[0], self.reader(self.entries[0])))
+        count = min(most, BLOCK // values, len(self.entries))
+        if not count:
+            return []
+        sampled = self.entries[:: len(self.entries) // count][:count]
+        return list(map_in_threads(lambda entry: self._decode_all(entry).levels, sampled))
+
+    def _decode_all(self, entry: Labelled) -> Decoded:
+        return _decode_encoded(self.reader(entry), entry, self.options)[1]
+
+    def rows_with_levels(self, split: Split) -> tuple[FileRows, set[Levels]]:
+        """Return the images of a split, and the levels of all images that were read from it."""
+        found: set[Levels] = set()
+
+        def decode_one(encoded: bytes, entry: Labelled) -> Pixels:
+            decoded = _decode_encoded(encoded, entry, self.options)[1]
+            found.add(decoded.levels)
+            return decoded.pixels
+
+        return replace(self.rows(split), decode=decode_one), found
 
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Images that are decoded on demand and converted to one shape."""
+    """Images that are decoded on demand.
+
+    `decode` returns the pixels (h, w, c) of an encoded image, grey or in the channels of `shape`.
+    """
 
     entries: tuple[Labelled, ...]  # in row order
     hashes: Hashes  # (n, 32): SHA-256 of each encoded image
     labels: Labels
     shape: tuple[int, int, int]
-    options: Options
+    decode: Callable[[bytes, Labelled], Pixels]
     reader: Reader = read_file
 
     def __len__(self) -> int:
@@ -233,13 +258,18 @@ class FileRows:
 
     def _one(self, row: int) -> Pixels:
         entry = self.entries[row]
-        digest, decoded = _decode_encoded(self.reader(entry), entry, self.options)
-        if bytes.fromhex(digest) != self.hashes[row].tobytes():
-            raise DatasetError(
-                f"{entry} has changed since the data set was opened; run `engram store verify --data`, then "
-                "start the run again"
-            )
-        return decoded.pixels
+        encoded = self.reader(entry)
+        pixels = self.decode(encoded, entry)
+        if hashlib.sha256(encoded).digest() != self.hashes[row].tobytes():
+            raise changed(entry)
+        return pixels
+
+
+def changed(where: object) -> DatasetError:
+    """Return the error for an image, or a file of images, that differs from the index."""
+    return DatasetError(
+        f"{where} has changed since the data set was opened; run `engram store verify --data`, then start the run again"
+    )
 
 
 def labelled_source(

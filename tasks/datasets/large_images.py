@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tasks.datasets.images import Indices, Labels, PictureRows, Pixels
 from tasks.datasets.picture_cache import CacheFile, MappedRows, path_of
 from tasks.datasets.source import EncodedRows, EncodedSplits, Hashes
@@ -48,7 +51,7 @@ class CachedRows:
 class LargeImages:
     """A data set (`tasks.datasets.images.PictureSet`) whose images are not in memory.
 
-    The hashes are the SHA-256 of each encoded image, (n, 32).
+    The hashes are the SHA-256 of each encoded image, (n, 32). `cache` is the file with its pixels.
     """
 
     train: PictureRows
@@ -57,9 +60,10 @@ class LargeImages:
     names: tuple[str, ...]
     train_hashes: Hashes
     test_hashes: Hashes
-    train_groups: None = field(default=None, init=False)
-    train_origins: None = field(default=None, init=False)
-    notes: tuple[str, ...] = field(default=(), init=False)
+    cache: CacheFile
+    train_groups: NDArray[np.int64] | None = None
+    train_origins: Hashes | None = None
+    notes: tuple[str, ...] = ()
     features: tuple[str, ...] = field(default=(), init=False)
     encoding: TableEncoding | None = field(default=None, init=False)
     train_file_rows: None = field(default=None, init=False)
@@ -89,4 +93,8 @@ def open_large(digest: str, encoded: EncodedSplits) -> LargeImages:
         encoded.names,
         train.hashes,
         test.hashes,
+        cache,
+        encoded.train_groups,
+        encoded.train_origins,
+        encoded.notes,
     )

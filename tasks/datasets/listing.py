@@ -40,7 +40,7 @@ def listing_source(
     @cache
     def by_rows() -> LabelledFiles:
         listing = listed()
-        return LabelledFiles(listing.entries, listing.names, options, listing.read, source.stamp)
+        return LabelledFiles(listing.entries, listing.names, options, listing.read, source.stamp, listing.notes)
 
     source = Source(rule, files, read, by_rows, notes)
     return source

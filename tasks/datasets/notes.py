@@ -2,11 +2,15 @@
 
 A note never stops a run; invalid data raise DatasetError. A rule is a function of the data set and its images. To add
 one, append it to RULES. Notes are cached by content digest, so the data sets of a store are examined only once.
+
+The images of a large data set are not decoded for notes before a run. A note then says what was not examined, and
+`examine_images` does it on request, a block of images at a time.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, MutableMapping
 
 import numpy as np
@@ -16,13 +20,14 @@ from tasks.datasets.boxed.picture_files import PictureFiles
 from tasks.datasets.copies import count_copies, count_groups, test_contents, train_contents
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import PictureSet
+from tasks.datasets.labelled import LabelledFiles
 from tasks.datasets.near_copies import find_near_copies
-from tasks.datasets.picture_rows import is_in_memory, whole_split
+from tasks.datasets.picture_rows import Sliceable, is_in_memory, slices, whole_split
 from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
 # Increase this when a rule is added or changed, so that notes of other versions are not reused.
-VERSION = 4
+VERSION = 5
 EXAMINED = (
     "folder",
     "list",
@@ -32,7 +37,7 @@ EXAMINED = (
     "table",
     "boxed",
 )  # kinds of users' data sets; published sets are not examined
-SAMPLE = 64  # boxed images whose levels are examined
+SAMPLE = 64  # boxed images, or images of a large data set, whose levels are examined
 Rule = Callable[[Dataset, PictureSet], Iterable[str]]
 
 
@@ -41,11 +46,8 @@ def _notes_of_reading(_: Dataset, images: PictureSet) -> Iterable[str]:
     return images.notes
 
 
-def _notes_of_copies(dataset: Dataset, images: PictureSet) -> Iterable[str]:
-    """Yield notes on exact copies among the training images and in the test split, and on near copies.
-
-    Near copies are not searched among images that are not in memory.
-    """
+def _notes_of_copies(_: Dataset, images: PictureSet) -> Iterable[str]:
+    """Yield notes on exact copies among the training images and in the test split."""
     things = "rows" if images.is_table else "images"
     copies = count_copies(images, np.arange(len(images.train)))
     if copies.groups:
@@ -60,9 +62,17 @@ def _notes_of_copies(dataset: Dataset, images: PictureSet) -> Iterable[str]:
             f"{in_test:,} of {len(images.test):,} test {things} are exact copies of training {things}: the "
             f"accuracy on them is not that on unseen {things}; remove them"
         )
+
+
+def _notes_of_near_copies(dataset: Dataset, images: PictureSet) -> Iterable[str]:
+    """Return a note on near copies among the training images, which are searched if they are in memory."""
     if images.is_table or not is_in_memory(images.train):
-        return
-    near = find_near_copies(whole_split(images.train))
+        return ()
+    return _describe_near_copies(dataset, whole_split(images.train))
+
+
+def _describe_near_copies(dataset: Dataset, images: Sliceable) -> Iterable[str]:
+    near = find_near_copies(images)
     if near:
         first, second = near[0]
         paths = catalog.files(dataset)
@@ -77,7 +87,7 @@ def _notes_of_copies(dataset: Dataset, images: PictureSet) -> Iterable[str]:
         )
 
 
-RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
+RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies, _notes_of_near_copies)
 
 
 def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, ...]:
@@ -89,10 +99,53 @@ def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, 
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
     source = find(dataset.name)[1]
-    key = f"notes {VERSION} {dataset.digest}"
+    key = _key_of(dataset)
     if key not in cache:
         cache[key] = json.dumps(_examine(dataset))
-    return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *json.loads(cache[key])))
+    notes = json.loads(cache[key])
+    large = catalog.large_files(dataset)
+    if large is not None:
+        if _key_of_images(dataset) in cache:
+            notes += json.loads(cache[_key_of_images(dataset)])
+        else:
+            notes += _notes_of_large_sample(dataset, large)
+    return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *notes))
+
+
+def examine_images(dataset: Dataset, cache: MutableMapping[str, str]) -> None:
+    """Decode all images of a large pinned data set, and keep the notes for `data_notes`. Other sets need no more.
+
+    Raises DatasetError if an image cannot be decoded. Images are read from their files, without the image cache.
+    """
+    large = catalog.large_files(dataset)
+    if large is None or dataset.name.partition(":")[0] not in EXAMINED:
+        return
+    train, train_levels = large.rows_with_levels("train")
+    test, test_levels = large.rows_with_levels("test")
+    near = list(_describe_near_copies(dataset, whole_split(train)))
+    for _ in slices(whole_split(test)):
+        pass
+    cache[_key_of_images(dataset)] = json.dumps([*range_notes(train_levels | test_levels), *near])
+
+
+def _key_of(dataset: Dataset) -> str:
+    return f"notes {VERSION} {dataset.digest}"
+
+
+def _key_of_images(dataset: Dataset) -> str:
+    return f"notes of images {VERSION} {dataset.digest}"
+
+
+def _notes_of_large_sample(dataset: Dataset, large: LabelledFiles) -> list[str]:
+    """Return notes on the levels of a sample of a large data set, and on what was not examined."""
+    levels = large.sample_levels(SAMPLE)
+    sampled = f"the levels only of a sample of {len(levels)}" if levels else "no levels"
+    command = f"engram store verify --data --images {shlex.quote(dataset.name)}"
+    return [
+        *range_notes(levels),
+        f"these {large.extent().count:,} images are read by rows: before a run, Engram examines {sampled}, and does "
+        f"not search near copies; {command} decodes and examines all",
+    ]
 
 
 def _examine(dataset: Dataset) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tasks.datasets.dataset import TABLE, UnknownDataset
 from tasks.datasets.images import Images, Pixels, as_shape
@@ -21,7 +22,8 @@ from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
 from tasks.datasets.selection import Selection, parse_selection
-from tasks.datasets.source import ByRows, Content, EncodedSplits, Renewed, Source, digest_of
+from tasks.datasets.source import ByRows, Content, EncodedSplits, Extent, Renewed, Source, digest_of
+from tasks.datasets.whole_content import WholeContent, reshape_splits
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
@@ -87,10 +89,14 @@ class Options:
         """Return whether the options change the decoded images."""
         return replace(self.without_columns(), bits=None, is_raw=False) != AS_THEY_ARE
 
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """Return the shape to which images of this (height, width, channels) are converted."""
+        height, width, channels = shape
+        return (*(self.size or (height, width)), self.channels or channels)
+
     def reshape(self, images: Pixels) -> Pixels:
         """Convert images (n, h, w, c) of one size to this shape."""
-        height, width = self.size or images.shape[1:3]
-        return as_shape(images, (height, width, self.channels or images.shape[3]))
+        return as_shape(images, self.shape_of(images.shape[1:]))
 
 
 AS_THEY_ARE = Options()
@@ -128,13 +134,14 @@ class Shaped:
 
 @dataclass(frozen=True)
 class ShapedByRows:
-    """A data set's content read by rows, with images that are decoded to another shape."""
+    """A data set's content read by rows, with images in another shape. Users' images are decoded to this shape."""
 
     content: ByRows
     options: Options
 
-    def size(self) -> int:
-        return self.content.size()
+    def extent(self) -> Extent:
+        extent = self.content.extent()
+        return replace(extent, shape=self.options.shape_of(extent.shape))
 
     def digest(self) -> str:
         return _digest_after_shaping(self.content.digest(), self.options)
@@ -144,7 +151,14 @@ class ShapedByRows:
         return replace(renewed, digest=_digest_after_shaping(renewed.digest, self.options))
 
     def open_rows(self) -> EncodedSplits:
-        return self.content.open_rows()
+        """Open the images, without planted observations."""
+        splits = self.content.open_rows()
+        return reshape_splits(splits, self.options.shape_of(splits.shape))
+
+    def without_planting(self) -> ByRows:
+        """Return the data set in which the observations are planted."""
+        options = replace(self.options, planting=None)
+        return self.content if options == AS_THEY_ARE else ShapedByRows(self.content, options)
 
 
 def _digest_after_shaping(digest: str, options: Options) -> str:
@@ -159,10 +173,12 @@ def reshape_source(source: Source, options: Options) -> Source:
     options = options.without_columns()  # rows are already selected, and equal sets must have equal digests
     if options == AS_THEY_ARE:
         return replace(source, rule=rule)
+    read = cache(source.read)
     rows = source.by_rows
-    # Planting requires the images in memory.
-    by_rows = None if rows is None or options.planting is not None else (lambda: ShapedByRows(rows(), options))
-    return replace(source, rule=rule, read=lambda: Shaped(source.read(), options), by_rows=by_rows)
+    if rows is None and source.files:  # outlines have no files
+        rows = cache(lambda: WholeContent(read))
+    by_rows = None if rows is None else cache(lambda: ShapedByRows(rows(), options))
+    return replace(source, rule=rule, read=lambda: Shaped(read(), options), by_rows=by_rows)
 
 
 def split(name: str) -> tuple[str, Options]:

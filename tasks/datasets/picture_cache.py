@@ -260,7 +260,12 @@ def write(path: Path, digest: str, pictures: Splits) -> None:
 
 def file_size(pictures: Splits) -> int:
     """Return the size of the file in bytes, without its short description."""
-    return (math.prod(pictures.shape) + 12) * (len(pictures.train) + len(pictures.test))
+    return rows_size(pictures.shape, len(pictures.train) + len(pictures.test))
+
+
+def rows_size(shape: tuple[int, int, int], count: int) -> int:
+    """Return the bytes of `count` images of this shape with their labels and checksums."""
+    return (math.prod(shape) + 12) * count
 
 
 def parts_of(pictures: Splits, rows: int) -> Iterator[tuple[Pixels, Labels]]:

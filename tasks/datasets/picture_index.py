@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,15 @@ def write_index(index: PictureIndex, key: str) -> None:
             os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def open_index(key: str, count: int, read: Callable[[], PictureIndex]) -> PictureIndex:
+    """Return the index of `count` images, which `read` makes if it is not in the cache folder."""
+    index = load_index(key, count)
+    if index is None:
+        index = read()
+        write_index(index, key)
+    return index
 
 
 def remembered_digest(stamp: str) -> str | None:

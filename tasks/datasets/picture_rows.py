@@ -82,6 +82,42 @@ class Converted:
         return self.convert(self.images[part], part)
 
 
+@dataclass(frozen=True, eq=False)
+class ConvertedRows:
+    """Selected images that are converted when they are read, in the same way whatever their rows."""
+
+    images: Selected
+    convert: Callable[[NDArray[Any]], NDArray[Any]]  # of images (n, ...)
+
+    @cached_property
+    def _example(self) -> NDArray[Any]:
+        """A converted image, without reading one."""
+        return self.convert(np.zeros((1, *self.images.shape[1:]), np.uint8))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.images), *self._example.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._example.dtype
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, part: slice | Indices) -> NDArray[Any]:
+        return self.convert(self.images[part])
+
+    def select(self, part: slice | Indices) -> ConvertedRows:
+        """Return some of the images, without reading them."""
+        return ConvertedRows(self.images.select(part), self.convert)
+
+    def then(self, convert: Callable[[NDArray[Any]], NDArray[Any]]) -> ConvertedRows:
+        """Return the images after another conversion."""
+        first = self.convert
+        return ConvertedRows(self.images, lambda images: convert(first(images)))
+
+
 def reshape_images(images: Sliceable, shape: tuple[int, int, int]) -> Sliceable:
     """Return images in another (height, width, channels), converted as by `as_shape`."""
     if images.shape[1:] == shape:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tasks.datasets import (
     acdc,
+    acdc_rows,
     binary_records,
     celeba,
     feature_table,
@@ -333,7 +334,7 @@ def describe_missing_files(name: str, folder: Path) -> str:
 
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
     if name in ACDC:
-        return acdc.source(folder, ACDC[name])
+        return acdc_rows.source(folder, ACDC[name])
     if name in FORMS:
         return question_source(FORMS[name], folder)
     if name in binary_records.FILES:

@@ -9,6 +9,7 @@ Planted observations come first, so that a run of any size trains on them. Test 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -16,7 +17,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images
+from tasks.datasets.images import Images, Indices, Labels, PictureRows, PictureSet, Pixels
+from tasks.datasets.large_images import LargeImages
+from tasks.datasets.source import Hashes
 
 Kind = Literal["inverted", "mislabelled", "duplicated"]
 WORD = re.compile(rf"({'|'.join(get_args(Kind))})([1-9]\d{{0,5}})")
@@ -39,26 +42,79 @@ class Planting:
 
     def plant(self, images: Images) -> Images:
         """Plant the observations. Raises DatasetError if there are too few images or classes."""
+        labels = self._plant_labels(images)
         pixels = images.train_images.copy()
-        labels = images.train_labels.copy()
-        if len(pixels) < self.rows:
-            raise DatasetError(f"#{self} plants in {self.rows} training images; there are {len(pixels)}")
-        match self.kind:
-            case "inverted":
-                pixels[: self.count] = np.iinfo(pixels.dtype).max - pixels[: self.count]
-            case "mislabelled":
-                if images.classes < 2:
-                    raise DatasetError(f"#{self} requires a second class for wrong labels; there is only one")
-                labels[: self.count] = (labels[: self.count] + 1) % images.classes
-            case "duplicated":
-                pixels[self.count : self.rows], labels[self.count : self.rows] = (
-                    values[: self.count] for values in (pixels, labels)
-                )
+        first_rows = np.arange(self.rows)
+        pixels[first_rows] = self.read_pixels(images.train, first_rows)
         for array in (pixels, labels):
             array.flags.writeable = False
         # The origin of a replaced image would no longer be valid.
         origins = None if self.kind == "duplicated" else images.train_origins
-        return replace(images, train_images=pixels, train_labels=labels, train_origins=origins, train_hashes=None)
+        hashes = None if images.train_hashes is None else self._plant_hashes(images.train_hashes)
+        return replace(images, train_images=pixels, train_labels=labels, train_origins=origins, train_hashes=hashes)
+
+    def plant_by_rows(self, images: LargeImages) -> LargeImages:
+        """Plant the observations in images that are read by rows. Raises DatasetError as `plant`."""
+        return replace(
+            images,
+            train=PlantedRows(images.train, self, self._plant_labels(images)),
+            train_hashes=self._plant_hashes(images.train_hashes),
+            train_origins=None if images.train_origins is None else self._plant_hashes(images.train_origins),
+        )
+
+    def read_pixels(self, original: PictureRows, rows: Indices) -> Pixels:
+        """Return the images of these rows after planting."""
+        pixels = original.pixels(self._sources(rows))
+        if self.kind == "inverted":
+            is_planted = rows < self.count
+            pixels[is_planted] = np.iinfo(pixels.dtype).max - pixels[is_planted]
+        return pixels
+
+    def _sources(self, rows: Indices) -> Indices:
+        """Return the rows whose images are in these rows after planting."""
+        if self.kind != "duplicated":
+            return rows
+        return np.where((rows >= self.count) & (rows < self.rows), rows - self.count, rows)
+
+    def _plant_labels(self, images: PictureSet) -> Labels:
+        """Return the labels of the training images after planting. Raises DatasetError as `plant`."""
+        count = len(images.train)
+        if count < self.rows:
+            raise DatasetError(f"#{self} plants in {self.rows} training images; there are {count}")
+        labels: Labels = images.train.labels[self._sources(np.arange(count))]
+        if self.kind == "mislabelled":
+            if images.classes < 2:
+                raise DatasetError(f"#{self} requires a second class for wrong labels; there is only one")
+            labels[: self.count] = (labels[: self.count] + 1) % images.classes
+        return labels
+
+    def _plant_hashes(self, hashes: Hashes) -> Hashes:
+        """Return the hashes of the images after planting, by which copies are found."""
+        planted_hashes: Hashes = hashes[self._sources(np.arange(len(hashes)))]
+        if self.kind == "inverted":
+            for row in range(self.count):
+                inverted = hashlib.sha256(self.kind.encode() + hashes[row].tobytes()).digest()
+                planted_hashes[row] = np.frombuffer(inverted, np.uint8)
+        return planted_hashes
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedRows:
+    """A training split after planting, whose images are changed when they are read."""
+
+    original: PictureRows
+    planting: Planting
+    labels: Labels
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.original.shape
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    def pixels(self, rows: Indices) -> Pixels:
+        return self.planting.read_pixels(self.original, np.asarray(rows))
 
 
 def parse_planting(word: str) -> Planting | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,12 +31,18 @@ class EncodedRows(PictureRows, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EncodedSplits:
-    """Splits of images that are decoded from their files on demand."""
+    """Splits of images that are decoded from their files on demand.
+
+    `train_groups`, `train_origins` and `notes` have the same meaning as in `tasks.datasets.images.Images`.
+    """
 
     train: EncodedRows
     test: EncodedRows
     classes: int
     names: tuple[str, ...] = ()
+    train_groups: NDArray[np.int64] | None = None
+    train_origins: Hashes | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -51,6 +58,19 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True)
+class Extent:
+    """The number of images in both splits, and their height, width and channels."""
+
+    count: int
+    shape: tuple[int, int, int]
+
+    @property
+    def size(self) -> int:
+        """The number of pixel bytes."""
+        return self.count * math.prod(self.shape)
+
+
+@dataclass(frozen=True)
 class Renewed:
     """The digest of a data set after reading all files, and the images that differ from the index."""
 
@@ -61,8 +81,8 @@ class Renewed:
 class ByRows(Protocol):
     """The content of a data set whose images are decoded on demand."""
 
-    def size(self) -> int:
-        """Return the total number of pixel bytes, from at most one file."""
+    def extent(self) -> Extent:
+        """Return the number and shape of the images, from the headers of a few files."""
 
     def digest(self) -> str:
         """Return the digest. All files are read unless their hashes are indexed in the cache folder."""
@@ -129,9 +149,22 @@ class Source:
 
 def digest_of(rule: str, parts: Iterable[bytes | memoryview]) -> str:
     """Compute SHA-256 over the rule and the parts, each preceded by its length so that the encoding is unambiguous."""
-    sha = hashlib.sha256()
-    for part in (rule.encode(), *parts):
+    sha = begin_digest(rule)
+    for part in parts:
         view = memoryview(part)
-        sha.update(view.nbytes.to_bytes(8, "little"))
+        begin_part(sha, view.nbytes)
         sha.update(view)
     return sha.hexdigest()
+
+
+def begin_digest(rule: str) -> hashlib._Hash:
+    """Return the state of `digest_of` before the first part, for parts that are not in memory at once."""
+    sha = hashlib.sha256()
+    begin_part(sha, len(rule.encode()))
+    sha.update(rule.encode())
+    return sha
+
+
+def begin_part(sha: hashlib._Hash, size: int) -> None:
+    """Begin a part of this many bytes, which the caller adds to the hash."""
+    sha.update(size.to_bytes(8, "little"))

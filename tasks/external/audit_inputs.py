@@ -6,7 +6,9 @@ folder of a data set, which is decoded as in every other audit. If a set cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import is_table
-from tasks.datasets.picture_rows import gather, whole_split
+from tasks.datasets.large_images import LargeImages
+from tasks.datasets.picture_rows import Concatenated, ConvertedRows, Selected, gather, slices, whole_split
 
 if TYPE_CHECKING:
     from tasks.datasets.images import PictureSet
 
 Array = NDArray[Any]
+Records = NDArray[Any] | Selected | ConvertedRows  # (n, ...): an array, or images that are read by rows
 Labels = NDArray[np.int64]
 
 FEWEST = 20  # records per set
@@ -38,16 +42,37 @@ class RecordSet:
     """Images (n, ...) and labels (n,), with class names if known, and notes on conversions.
 
     `positions` (n,) are the records' positions in the user's set. None if no record was left out.
+
+    Images of a data set that is read by rows (`tasks.datasets.large_images`) are not in memory. `hashes` (n, 32) then
+    identify its records, which are copies if their files are equal.
     """
 
-    images: Array
+    images: Records
     labels: Labels
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     positions: Labels | None = None
+    hashes: NDArray[np.uint8] | None = None
 
     def select(self, rows: Array) -> RecordSet:
-        return replace(self, images=self.images[rows], labels=self.labels[rows], positions=self.rows()[rows])
+        return replace(
+            self,
+            images=self.images[rows] if isinstance(self.images, np.ndarray) else self.images.select(rows),
+            labels=self.labels[rows],
+            positions=self.rows()[rows],
+            hashes=None if self.hashes is None else self.hashes[rows],
+        )
+
+    def convert(self, conversion: Callable[[Array], Array]) -> RecordSet:
+        """Return the records with converted images. The conversion does not depend on the other images."""
+        match self.images:
+            case Selected():
+                images: Records = ConvertedRows(self.images, conversion)
+            case ConvertedRows():
+                images = self.images.then(conversion)
+            case _:
+                images = conversion(self.images)
+        return replace(self, images=images)
 
     def rows(self) -> Labels:
         """Return each record's position in the user's set, (n,)."""
@@ -70,14 +95,14 @@ def compatible_sets(inside: RecordSet, outside: RecordSet) -> tuple[RecordSet, R
             f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; both sets "
             "must have the same class names, because classes are numbered by name"
         )
-    are_tables = is_table(inside.images) and is_table(outside.images)
+    are_tables = all(isinstance(images, np.ndarray) and is_table(images) for images in (inside.images, outside.images))
     if not are_tables and is_bytes(inside.images) and _is_unit(outside.images):
         inside = scale(inside, "members")
     elif not are_tables and is_bytes(outside.images) and _is_unit(inside.images):
         outside = scale(outside, "nonmembers")
-    have_layouts = inside.images.ndim > 2 and outside.images.ndim > 2
+    have_layouts = len(inside.images.shape) > 2 and len(outside.images.shape) > 2
     if inside.images.shape[1:] == outside.images.shape[1:] or not have_layouts:
-        check_distinct(inside.images, outside.images)
+        check_distinct(inside, outside)
     return _drop_copies(inside, "members"), _drop_copies(outside, "nonmembers")
 
 
@@ -85,8 +110,10 @@ def _shown(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def is_bytes(images: Array) -> bool:
+def is_bytes(images: Records) -> bool:
     """Return whether images are integers from 0 to 255, as in image files."""
+    if not isinstance(images, np.ndarray):
+        return _dtype_of(images) == np.uint8
     if images.dtype == np.uint8:
         return True
     if images.dtype == bool or images.min() < 0 or not 1 < images.max() <= BYTE:
@@ -94,17 +121,27 @@ def is_bytes(images: Array) -> bool:
     return bool(np.array_equal(images, np.rint(images)))
 
 
-def _is_unit(images: Array) -> bool:
+def _dtype_of(images: Records) -> np.dtype[Any]:
+    """Return the type of the values, without reading an image."""
+    match images:
+        case Selected():
+            return np.dtype(np.uint8)
+        case ConvertedRows():
+            return images.dtype
+    return images.dtype
+
+
+def _is_unit(images: Records) -> bool:
     """Return whether images are floats in [0, 1]."""
+    if not isinstance(images, np.ndarray):
+        return _dtype_of(images).kind == "f"  # converted from bytes
     return images.dtype.kind == "f" and bool(images.min() >= 0 and images.max() <= 1)
 
 
 def scale(records: RecordSet, name: str) -> RecordSet:
     """Scale the images to [0, 1] as float32."""
-    images = np.divide(records.images, BYTE, dtype=np.float32)
-    return replace(
-        records, images=images, notes=(*records.notes, f"{name}: images were scaled from [0, 255] to [0, 1]")
-    )
+    notes = (*records.notes, f"{name}: images were scaled from [0, 255] to [0, 1]")
+    return replace(records.convert(lambda images: np.divide(images, BYTE, dtype=np.float32)), notes=notes)
 
 
 def _read_set(source: Any, name: str) -> RecordSet:
@@ -185,8 +222,7 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
         raise ValueError(
             f"{name} has images {images.dtype} {images.shape} and labels {labels.shape}; expected (n, ...) and (n,)"
         )
-    if len(images) < FEWEST:
-        raise ValueError(f"{name} has {len(images)} records; expected at least {FEWEST}")
+    _check_count(len(images), name)
     flat_images = images.reshape(len(images), -1)
     if images.dtype.kind == "f":
         invalid_rows = np.flatnonzero(~np.isfinite(flat_images).all(axis=1))
@@ -197,6 +233,11 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
             f"{name}: the image of record {invalid_rows[0]} is not finite; {len(invalid_rows)} of {len(images)} are not"
         )
     return images
+
+
+def _check_count(count: int, name: str) -> None:
+    if count < FEWEST:
+        raise ValueError(f"{name} has {count} records; expected at least {FEWEST}")
 
 
 def _checked_labels(labels: Array, name: str) -> Labels:
@@ -231,21 +272,29 @@ def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
         records = whole_set(catalog.load(Dataset.parse(dataset_name)), name)
     except ValueError as error:
         raise ValueError(f"{name}: {_one_line(error)}") from None
-    if is_table(records.images):
+    if isinstance(records.images, np.ndarray) and is_table(records.images):
         note = f"{name}: {len(records.labels):,} rows of {dataset_name}"
         return replace(records, images=records.images.reshape(len(records.labels), -1), notes=(note,))
     note = f"{name}: {len(records.labels):,} images of {dataset_name}, in [0, 1], as (channels, height, width)"
-    scaled = np.divide(records.images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
-    return replace(records, images=scaled, notes=(note,))
+
+    def to_fractions(images: Array) -> Array:
+        return np.divide(images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
+
+    return replace(records.convert(to_fractions), notes=(note,))
 
 
 def whole_set(dataset: PictureSet, name: str) -> RecordSet:
     """Return all images of a data set, of its training split first and then of its test split, as bytes (n, h, w, c).
 
-    Raises ValueError if there are too few.
+    Images of a large data set are read by rows. Raises ValueError if there are too few.
     """
-    images = gather([whole_split(dataset.train), whole_split(dataset.test)])
     labels = np.concatenate([dataset.train.labels, dataset.test.labels])
+    if isinstance(dataset, LargeImages):
+        _check_count(len(labels), name)
+        by_rows = whole_split(Concatenated((dataset.train, dataset.test)))
+        hashes = np.concatenate([dataset.train_hashes, dataset.test_hashes])
+        return RecordSet(by_rows, labels, dataset.names, hashes=hashes)
+    images = gather([whole_split(dataset.train), whole_split(dataset.test)])
     return RecordSet(_checked_images(images, labels, name), labels, dataset.names)
 
 
@@ -298,8 +347,7 @@ def _drop_copies(records: RecordSet, name: str) -> RecordSet:
     """Drop records that copy earlier records with the same label."""
     earlier_records: set[tuple[bytes, int]] = set()
     rows = []
-    for row, (image, label) in enumerate(zip(records.images, records.labels.tolist(), strict=True)):
-        key = (image.tobytes(), label)
+    for row, key in enumerate(zip(_identify(records), records.labels.tolist(), strict=True)):
         if key not in earlier_records:
             earlier_records.add(key)
             rows.append(row)
@@ -314,37 +362,54 @@ def _drop_copies(records: RecordSet, name: str) -> RecordSet:
     return replace(records.select(np.array(rows)), notes=(*records.notes, note))
 
 
-def check_distinct(members: Array, nonmembers: Array) -> None:
-    """Raise ValueError if any record is in both sets, whatever its dtype, or if the sets have different shapes."""
-    if members.shape[1:] != nonmembers.shape[1:]:
-        raise ValueError(
-            f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected the same shape"
-        )
-    shared_count = int(_shared_records(members, nonmembers).sum())
+def _identify(records: RecordSet) -> Iterator[bytes]:
+    """Yield bytes for each record that only its copies share: the hash of its file, or of its values."""
+    if records.hashes is not None:
+        yield from (row.tobytes() for row in records.hashes)
+        return
+    for _, images in slices(records.images):
+        yield from (hashlib.sha256(image.tobytes()).digest() for image in images)
+
+
+def check_distinct(members: RecordSet, nonmembers: RecordSet) -> None:
+    """Raise ValueError if any record is in both sets, whatever its dtype, or if the sets have different shapes.
+
+    Records of two data sets that are read by rows are compared by their files.
+    """
+    shapes = members.images.shape[1:], nonmembers.images.shape[1:]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"members have shape {shapes[0]} and nonmembers {shapes[1]}; expected the same shape")
+    if members.hashes is not None and nonmembers.hashes is not None:
+        member_files = set(_identify(members))
+        shared_count = sum(file in member_files for file in _identify(nonmembers))
+    else:
+        shared_count = int(_shared_records(members.images, nonmembers.images).sum())
     if shared_count:
-        raise ValueError(f"{shared_count} of {len(nonmembers)} nonmembers are also members; leave them out")
+        raise ValueError(f"{shared_count} of {len(nonmembers.labels)} nonmembers are also members; leave them out")
 
 
-def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
+def _shared_records(members: Records, nonmembers: Records) -> NDArray[np.bool_]:
     """Return whether each nonmember is also a member: equal in the coarser of the two dtypes, up to float32 rounding.
 
     Records are sorted by a random projection, whose rounding error is bounded, and compared with their neighbours.
     """
     coarse = max(map(_coarseness, (members, nonmembers)))
-    first = _rounded(members, coarse)
-    second = _rounded(nonmembers, coarse)
     closeness = 4 * float(np.finfo(np.float32).eps)
-    weights = np.random.default_rng(0).normal(size=first.shape[1])
-    order = np.argsort(first @ weights)
-    sorted_projections = (first @ weights)[order]
-    projections = second @ weights
-    reach = closeness * (np.abs(second) @ np.abs(weights)) + 1e-30
-    starts = np.searchsorted(sorted_projections, projections - reach)
-    ends = np.searchsorted(sorted_projections, projections + reach, side="right")
-    shared = np.zeros(len(second), bool)
-    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        near = first[order[start:end]]
-        shared[row] = bool((np.abs(near - second[row]) <= closeness * np.abs(second[row])).all(axis=1).any())
+    weights = np.random.default_rng(0).normal(size=math.prod(members.shape[1:]))
+    member_projections = np.concatenate([_rounded(block, coarse) @ weights for _, block in slices(members)])
+    order = np.argsort(member_projections)
+    sorted_projections = member_projections[order]
+    shared = np.zeros(len(nonmembers), bool)
+    for part, block in slices(nonmembers):
+        values = _rounded(block, coarse)
+        projections = values @ weights
+        reach = closeness * (np.abs(values) @ np.abs(weights)) + 1e-30
+        starts = np.searchsorted(sorted_projections, projections - reach)
+        ends = np.searchsorted(sorted_projections, projections + reach, side="right")
+        for row in np.flatnonzero(starts < ends):
+            near = _rounded(members[order[starts[row] : ends[row]]], coarse)
+            is_equal = (np.abs(near - values[row]) <= closeness * np.abs(values[row])).all(axis=1)
+            shared[part.start + row] = bool(is_equal.any())
     return shared
 
 
@@ -353,16 +418,21 @@ HALF = 1  # float16 and bfloat16
 BRAIN = 2  # bfloat16; these are ordered by coarseness of rounding
 
 
-def _coarseness(images: Array) -> int:
+def _coarseness(images: Records) -> int:
     """Return the coarsest dtype that can represent the numbers.
 
     bfloat16 arrives as float32 with half of its bits zero.
     """
-    if images.dtype == np.float16:
+    dtype = _dtype_of(images)
+    if dtype == np.float16:
         return HALF
-    if images.dtype == np.float32 and not (np.ascontiguousarray(images).view(np.uint32) & 0xFFFF).any():
+    if dtype == np.float32 and all(_has_half_zero(block) for _, block in slices(images)):
         return BRAIN
     return SINGLE
+
+
+def _has_half_zero(images: Array) -> bool:
+    return not (np.ascontiguousarray(images).view(np.uint32) & 0xFFFF).any()
 
 
 def _rounded(images: Array, coarseness: int) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.images import ONE_PIXEL
-from tasks.external.audit_inputs import BYTE, RecordSet, is_bytes
+from tasks.external.audit_inputs import BYTE, Records, RecordSet, is_bytes
 from tasks.external.image_shape import channel_axis
 from tasks.external.outputs import check_asked_twice, check_class_order, other_batch, read_answers
 from tasks.models.estimators import log_probabilities
@@ -185,14 +185,14 @@ def _estimator_model(model: Any) -> Ask:
     return ask
 
 
-def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
+def _file_model(name: str, images: Records, classes: int, batch: int) -> Ask:
     """Load a model file as in every other audit, for images in [0, 1] of shape (channels, height, width)."""
     from tasks.external.loading import load_model
     from tasks.external.model_file import Interface, ModelFile, pin
 
-    if images.ndim == 2:
+    if len(images.shape) == 2:
         return _file_model_of_rows(name, images, classes, batch)
-    if images.ndim not in (3, 4):
+    if len(images.shape) not in (3, 4):
         raise ValueError(f"model {name} takes images, but the records have shape {images.shape[1:]}")
     shape = _image_shape(images)
     loaded_model = load_model(pin(ModelFile.parse(name)), shape, Interface(batch=batch), classes)
@@ -208,7 +208,7 @@ def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
     return ask
 
 
-def _file_model_of_rows(name: str, rows: Array, classes: int, batch: int) -> Ask:
+def _file_model_of_rows(name: str, rows: Records, classes: int, batch: int) -> Ask:
     """Load a model file for rows of a table (n, features)."""
     from tasks.external.loading import load_model
     from tasks.external.model_file import Interface, ModelFile, pin
@@ -224,26 +224,26 @@ def _file_model_of_rows(name: str, rows: Array, classes: int, batch: int) -> Ask
     return ask
 
 
-def _image_shape(images: Array) -> tuple[int, int, int]:
+def _image_shape(images: Records) -> tuple[int, int, int]:
     """Return the height, width and channels of images whose channels are first, last or absent."""
     sizes = images.shape[1:]
     if len(sizes) == 2:
         return sizes[0], sizes[1], 1
     if _has_channels_last(images):
-        return sizes
-    return (sizes[1], sizes[2], sizes[0])
+        return sizes[0], sizes[1], sizes[2]
+    return sizes[1], sizes[2], sizes[0]
 
 
-def _has_channels_last(images: Array) -> bool:
-    return images.ndim == 4 and channel_axis(images.shape[1:]) == 2
+def _has_channels_last(images: Records) -> bool:
+    return len(images.shape) == 4 and channel_axis(images.shape[1:]) == 2
 
 
-def _forms(images: Array) -> list[Form]:
+def _forms(images: Records) -> list[Form]:
     """Return the possible forms of these images, with unchanged images first."""
     layouts = [Form("", lambda batch: batch)]
     if _has_channels_last(images):
         layouts.append(Form("their channels were moved to the front", lambda batch: batch.transpose(0, 3, 1, 2)))
-    if images.ndim == 3:
+    if len(images.shape) == 3:
         layouts.append(Form("an axis of one channel was added", lambda batch: batch[:, None]))
     if not is_bytes(images):
         return layouts
@@ -288,7 +288,7 @@ def _in_form(records: RecordSet, form: Form, name: str) -> RecordSet:
     if not form.description:
         return records
     notes = (*records.notes, f"{name}: the model does not accept images in this form, so {form.description}")
-    return replace(records, images=np.ascontiguousarray(form.apply(records.images)), notes=notes)
+    return replace(records.convert(lambda images: np.ascontiguousarray(form.apply(images))), notes=notes)
 
 
 def _choose_form(ask: Ask, sets: Sequence[RecordSet], classes: int, batch: int) -> Form:
@@ -313,12 +313,12 @@ def _mean_loss(ask: Ask, form: Form, records: RecordSet, classes: int, batch: in
     return -float(log_p[np.arange(len(labels)), labels].mean())
 
 
-def _log_p(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
+def _log_p(ask: Ask, images: Records, classes: int, batch: int) -> Floats:
     logits = _all_logits(ask, images, classes, batch)
     return read_answers(logits, "logits", len(logits), where=WHERE, remedy=LOGITS).log_p
 
 
-def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
+def _all_logits(ask: Ask, images: Records, classes: int, batch: int) -> Floats:
     """Evaluate the model on all images in batches. Raises ValueError if it fails."""
     parts = []
     for start in range(0, len(images), batch):

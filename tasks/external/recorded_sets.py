@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from tasks.contract.schemas import make_table
 from tasks.datasets.images import Pixels
+from tasks.datasets.picture_rows import gather
 from tasks.external.audit_inputs import BYTE, Array, RecordSet, is_bytes
 from tasks.worker import files
 from tasks.worker.files import File
@@ -28,7 +29,7 @@ def record_images(inside: RecordSet, outside: RecordSet) -> pa.Table:
 
     Records other than bytes are scaled from [0, 1] or, if they have other values, from the range of both sets.
     """
-    pixels = _as_pixels(np.concatenate([inside.images, outside.images]))
+    pixels = _as_pixels(gather([inside.images, outside.images]))
     _, height, width, channels = pixels.shape
     encoded = [image.tobytes() for image in pixels]
     return make_table(

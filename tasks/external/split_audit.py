@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate
-from tasks.datasets.picture_rows import Selected
-from tasks.external.audit_inputs import RecordSet, check_distinct
+from tasks.datasets.images import blocks
+from tasks.external.audit_inputs import Records, RecordSet, check_distinct
 from tasks.external.audited_model import Scores, ask_model
 from tasks.numerics import seeds, statistics
 from tasks.numerics.ranks import area_under_curve
@@ -99,7 +99,7 @@ def score_sets(
     if not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch is {batch!r}; expected a number of images of at least 1")
     scores, (inside, outside) = ask_model(model, (inside, outside), batch)
-    check_distinct(inside.images, outside.images)
+    check_distinct(inside, outside)
     return score_table(scores, (inside, outside), seed), (*inside.notes, *outside.notes)
 
 
@@ -158,7 +158,7 @@ def evaluate(scores: pa.Table) -> SplitAudit:
     return SplitAudit(auc, rates, blind_auc, blind_p, len(members), len(nonmembers))
 
 
-Records = tuple[Array | Selected, NDArray[np.int64]]
+LabelledRecords = tuple[Records, NDArray[np.int64]]
 
 
 def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
@@ -220,20 +220,21 @@ class BlindScores:
     half: NDArray[np.int64]
 
 
-def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
+def blind_control(inside: LabelledRecords, outside: LabelledRecords, seed: int) -> tuple[Estimate, float]:
     """Test whether the sets can be distinguished without the model, on a sample of each: `blind_result`."""
     blind, samples = _blind_sample((inside, outside), seed)
     return blind_result(blind, np.arange(len(blind.half)) < len(samples[0]))
 
 
-def _blind_sample(sets: Sequence[Records], seed: int) -> tuple[BlindScores, list[NDArray[np.int64]]]:
+def _blind_sample(sets: Sequence[LabelledRecords], seed: int) -> tuple[BlindScores, list[NDArray[np.int64]]]:
     """Score a sample of each set without the model. Also return the sampled rows of each set."""
     stream = seeds.generator(seed, "blind control")
     samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in sets]
     labels = np.concatenate([labels[rows] for (_, labels), rows in zip(sets, samples, strict=True)])
-    features = _blind_features(
-        np.concatenate([images[rows] for (images, _), rows in zip(sets, samples, strict=True)]), labels
-    )
+    values = []
+    for (images, _), rows in zip(sets, samples, strict=True):
+        values += [_describe_values(images[block]) for block in blocks(rows, images.shape[1:])]
+    features = np.hstack([np.concatenate(values), labels[:, None] == np.unique(labels)])
     return blind_scores(features, len(samples[0]), seed, len(np.unique(labels))), samples
 
 
@@ -287,14 +288,11 @@ def blind_result(blind: BlindScores, is_member: NDArray[np.bool_]) -> tuple[Esti
     return area, min(1.0, len(p_values) * min(p_values))
 
 
-def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
-    """Return each record's features: its values, their mean, spread, extremes and differences, and its label."""
+def _describe_values(images: Array) -> Floats:
+    """Return features of each record: its values, their mean, spread, extremes and differences."""
     values = images.reshape(len(images), -1).astype(np.float64)
     moments = [values.mean(1), values.std(1), values.min(1), values.max(1), np.abs(np.diff(values, axis=1)).mean(1)]
-    classes = np.unique(labels)
-    return np.hstack(
-        [values[:, :: math.ceil(values.shape[1] / MOST_PIXELS)], np.stack(moments, 1), labels[:, None] == classes]
-    )
+    return np.hstack([values[:, :: math.ceil(values.shape[1] / MOST_PIXELS)], np.stack(moments, 1)])
 
 
 def _blind_classifiers(seed: int, max_components: int, classes: int) -> Sequence[Any]:

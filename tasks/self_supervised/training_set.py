@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,10 +17,10 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.images import InMemory, Opened, PictureRows
 from tasks.datasets.picture_cache import open_cache
 from tasks.self_supervised.pretraining_config import Pretraining
+from tasks.self_supervised.square_files import SHARE, square_side, squares_digest
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # largest share of a device's free memory that images may use
 TOGETHER = 1 << 26  # bytes of squares processed at a time
 
 
@@ -91,12 +90,12 @@ class Squares:
 
 
 def _hold_pictures(
-    pictures: BoxedPictures, rows: NDArray[np.int64], side: int, device: torch.device, description: str
+    pictures: BoxedPictures, rows: NDArray[np.int64], side: int, device: torch.device, digest: str
 ) -> Held:
     """Return these images as squares for a device.
 
-    Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`), under a digest of
-    `description`, which must identify data and rows. Raises DatasetError if they cannot be read or written.
+    Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`) under this digest. Raises
+    DatasetError if they cannot be read or written.
     """
     squares = Squares(pictures, rows, side)
     if device.type == "cuda":
@@ -106,7 +105,6 @@ def _hold_pictures(
     if len(rows) * side * side * 3 <= SHARE * free:
         return resident(squares, device)
     none = InMemory(np.zeros((0, side, side, 3), np.uint8), np.zeros(0, np.int64))
-    digest = hashlib.sha256(f"squares 1: {description} {side}".encode()).hexdigest()
     return Mapped(open_cache(digest, lambda: Opened(squares, none, len(pictures.names))).train, device)
 
 
@@ -137,6 +135,6 @@ def training_set(config: Pretraining, pictures: BoxedPictures, device: torch.dev
     """Return the config's part of these images. Raises DatasetError if there are too few or one cannot be read."""
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
-    # The requested side, else twice the resolution, but at most the longest side of any image.
-    side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
-    return TrainingSet(_hold_pictures(pictures, rows, side, device, str(config.images)), sizes, pictures.labels[rows])
+    side = square_side(config, sizes)
+    digest = squares_digest(config, side)
+    return TrainingSet(_hold_pictures(pictures, rows, side, device, digest), sizes, pictures.labels[rows])

@@ -18,7 +18,7 @@ from tasks.contract.job import Inputs, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
-from tasks.datasets.images import PictureSet, fractions
+from tasks.datasets.images import Splits, fractions
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
 from tasks.datasets.picture_rows import Selected, empty_rows, slices, whole_split
 from tasks.models.catalog import Network
@@ -93,7 +93,7 @@ def _mean_loss(log_p: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     return -float(log_p[np.arange(len(labels)), labels].mean())
 
 
-def values_of(images: PictureSet, rows: Rows) -> NDArray[np.float32]:
+def values_of(images: Splits, rows: Rows) -> NDArray[np.float32]:
     """Return the features of these training rows, or their pixels in [0, 1], (rows, features)."""
     return _values(Selected(images.train, rows))
 

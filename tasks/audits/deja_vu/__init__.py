@@ -27,6 +27,8 @@ about a minute on two cores.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, certificate, verdict
 from tasks.audits.deja_vu.attack import probes
 from tasks.audits.deja_vu.config import About, DejaVu
@@ -35,15 +37,17 @@ from tasks.audits.deja_vu.measures import MEASURES, summary
 from tasks.audits.deja_vu.plain_words import SYMBOLS
 from tasks.audits.deja_vu.power import power
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny
-from tasks.audits.deja_vu.trainings import trainings
+from tasks.audits.deja_vu.trainings import training_configs, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.boxed.partition import smallest_parts
+from tasks.datasets.cache_need import CachedImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.copies import count_groups
+from tasks.self_supervised.square_files import squares_file
 
 __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
@@ -63,6 +67,14 @@ def limits(config: DejaVu) -> dict[str, int]:
         return {}
     per_class, spare = smallest_parts(pictures, config.partition)
     return {"per_class": per_class, "validation": spare // 3, "public": spare - min(config.validation, spare // 3)}
+
+
+def cached_images(config: DejaVu) -> tuple[CachedImages, ...]:
+    """Return the file of squares of each training set. Models with different seeds share it."""
+    with suppress(ValueError):  # the plan reports missing tables and sets that are too small
+        images = {training.images: training for training in training_configs(config).values()}
+        return tuple(squares_file(training) for training in images.values())
+    return ()
 
 
 def subject(config: DejaVu) -> str:
@@ -99,6 +111,7 @@ AUDIT = Audit(
     ),
     tiny=tiny,
     limits=limits,
+    cached_images=cached_images,
     verdict=verdict,
     objectives=OBJECTIVES,
     wording=Wording(

@@ -50,7 +50,7 @@ def trainings(config: DejaVu) -> Trainings:
     """Plan the trainings. Raises ValueError if the data cannot be divided or a table is unusable."""
     pictures = load_with_boxes(config.data, config.correlation)
     parts = split_pictures(pictures, config.partition)
-    configs = _training_configs(config)
+    configs = training_configs(config)
     has_probe = isinstance(config.encoders, Trained) and config.encoders.probe
     probed: tuple[PartName, ...] = ("validation",) if has_probe else ()
     for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):
@@ -66,7 +66,7 @@ def trainings(config: DejaVu) -> Trainings:
     return Trainings(tuple(link for of_model in by_model.values() for link in of_model), configs, cropping)
 
 
-def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
+def training_configs(config: DejaVu) -> dict[str, Pretraining]:
     """Return the trainings, keyed by model name."""
     match config.encoders:
         case Trained(training_sets=trained_on):

@@ -105,7 +105,8 @@ def score_file(config: ScoredFile, inputs: Inputs) -> pa.Table:  # noqa: ARG001 
 
     source = config.source
     sets = read_pair(DataSetPair(source.members, source.non_members))
-    model = load_model(source.model, sets[0].images.shape[1:], source.interface, len(sets[0].classes) or None)
+    _, height, width, channels = sets[0].images.shape
+    model = load_model(source.model, (height, width, channels), source.interface, len(sets[0].classes) or None)
     answers = [model.answers(records.images).log_p for records in sets]
     scores = check_and_score(answers, sets, f"model {source.model.name}", CLASS_ORDER)
     return score_table(scores, sets, config.seed)

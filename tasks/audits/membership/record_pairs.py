@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tasks.audits.membership.loss_config import LossSource, Recording, TrainedExample
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.large_images import LargeImages
 from tasks.datasets.mixtures import BalancedHalf, Part
 from tasks.datasets.picture_rows import Selected, gather
 from tasks.external.recorded_sets import read_recorded_sets
@@ -66,7 +67,9 @@ def halves_of(example: TrainedExample, seed: int) -> HalfPair:
 
 @lru_cache(maxsize=2)  # the trainings of a run read the same sets
 def read_pair(pair: RecordPair) -> tuple[RecordSet, RecordSet]:
-    """Read both sets as bytes (n, h, w, c), without copies. The order of the records is that of their scores.
+    """Read both sets as bytes (n, h, w, c), by rows if they are large, without copies.
+
+    The order of the records is that of their scores.
 
     Raises ValueError if a set has too few images, if both share an image, or if their classes differ.
     """
@@ -88,5 +91,8 @@ def _read_half(half: BalancedHalf) -> RecordSet:
 
     images = load(half.part.data)
     rows = half.rows(images)
-    pixels = gather([Selected(images.train, rows)])
-    return RecordSet(pixels, images.train.labels[rows], images.names, positions=rows)
+    labels = images.train.labels[rows]
+    selected = Selected(images.train, rows)
+    if isinstance(images, LargeImages):
+        return RecordSet(selected, labels, images.names, positions=rows, hashes=images.train_hashes[rows])
+    return RecordSet(gather([selected]), labels, images.names, positions=rows)

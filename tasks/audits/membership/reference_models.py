@@ -4,8 +4,7 @@ Half of the models are trained on each record, in pairs of records with opposite
 design depends on the seed alone, so members and non-members have the same role: if both sets are samples of one source,
 exchanging a member and a non-member changes no distribution. This holds whatever the examined model was trained on.
 
-Data sets are read whole, unlike in other trainings, because the examined model is scored on all their images. Planning
-does not import torch.
+Planning does not import torch.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.schemas import make_table
 from tasks.counting.steps import ClassifierStep
 from tasks.datasets.catalog import load
-from tasks.datasets.images import Images, is_table
+from tasks.datasets.images import Images, InMemory, Opened, PictureRows, Splits, is_table
 from tasks.datasets.mixtures import draw_balanced_members
-from tasks.datasets.picture_rows import gather
+from tasks.datasets.picture_rows import Concatenated, Selected, Subset, gather, whole_split
 from tasks.models.estimators import Estimator
 from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains, without_length
@@ -40,6 +39,7 @@ from tasks.training.estimators import values_of
 from tasks.training.members import Member, Spec, minibatches
 
 if TYPE_CHECKING:
+    from tasks.external.audit_inputs import RecordSet
     from tasks.training.trainer import Outcome
 
 REFERENCE = pa.schema(
@@ -93,7 +93,7 @@ def work(config: Reference) -> Work:
     images = read_images(config.records)
     training = config.training
     way = "train" if training.privacy is None else "privately train"
-    examples = len(images.train_labels) // 2
+    examples = len(images.train) // 2
     step = ClassifierStep(
         str(training.network),
         images.shape,
@@ -107,12 +107,17 @@ def work(config: Reference) -> Work:
 
 
 @lru_cache(maxsize=2)  # the trainings of a run use the same images, and devices keep copies while they live
-def read_images(records: RecordPair) -> Images:
+def read_images(records: RecordPair) -> Splits:
     """Return the images of both sets as one training split, members first. Features of tables are standardised.
 
-    The test split is the first image: a validation loss does not change the training.
+    The test split is the first image: a validation loss does not change the training. Images of a large data set are
+    read by rows.
     """
     sets = read_pair(records)
+    if any(isinstance(part.images, Selected) for part in sets):
+        train = Concatenated([_as_split(part) for part in sets])
+        classes = max(int(train.labels.max()) + 1, *(len(part.classes) for part in sets))
+        return Opened(train, Subset(train, np.zeros(1, np.int64)), classes)
     pixels = gather([part.images for part in sets])
     if is_table(pixels):
         deviation = pixels.std(axis=0)
@@ -120,6 +125,12 @@ def read_images(records: RecordPair) -> Images:
     labels = np.concatenate([part.labels for part in sets])
     classes = max(int(labels.max()) + 1, *(len(part.classes) for part in sets))
     return Images(pixels, labels, pixels[:1], labels[:1], classes)
+
+
+def _as_split(records: RecordSet) -> PictureRows:
+    if isinstance(records.images, Selected):
+        return Subset(records.images.split, records.images.rows)
+    return InMemory(gather([records.images]), records.labels)
 
 
 def train_many(
@@ -146,13 +157,13 @@ def train_many(
             yield index, outcome
         else:
             weights = {name: values.astype(np.float32) for name, values in outcome.weights.items()}
-            outputs = logits(architecture, [weights], images.train_images)[0]
+            outputs = logits(architecture, [weights], whole_split(images.train))[0]
             yield index, score_records(outputs, images, _is_inside(configs[index], images))
 
 
-def _is_inside(config: Reference, images: Images) -> Mask:
+def _is_inside(config: Reference, images: Splits) -> Mask:
     """Return whether the model is trained on each record, (records,)."""
-    halves = draw_balanced_members(len(images.train_labels), config.models, config.design)
+    halves = draw_balanced_members(len(images.train), config.models, config.design)
     is_inside: Mask = halves[config.number]
     return is_inside
 
@@ -174,9 +185,9 @@ def _train_members(spec: Spec, members: dict[int, Member], configs: Sequence[Ref
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-def score_records(outputs: NDArray[np.floating], images: Images, is_inside: Mask) -> pa.Table:
+def score_records(outputs: NDArray[np.floating], images: Splits, is_inside: Mask) -> pa.Table:
     """Score all records by the outputs (records, classes) of a reference in evaluation mode (REFERENCE)."""
-    labels = images.train_labels
+    labels = images.train.labels
     return make_table(
         REFERENCE,
         inside=is_inside,
@@ -203,7 +214,7 @@ def train_reference(config: Reference, inputs: Inputs) -> pa.Table:
 def fitting_work(config: Reference) -> Work:
     """Return the work of fitting an estimator: the values of its records."""
     images = read_images(config.records)
-    values = len(images.train_labels) // 2 * int(np.prod(images.shape))
+    values = len(images.train) // 2 * int(np.prod(images.shape))
     return Work({f"fit {config.training.network.name}": float(values)})
 
 
@@ -212,8 +223,8 @@ def fit_reference(config: Reference, inputs: Inputs) -> pa.Table:  # noqa: ARG00
     """Fit an estimator of scikit-learn as a reference model and score all records with it (REFERENCE)."""
     images = read_images(config.records)
     is_inside = _is_inside(config, images)
-    values = values_of(images, np.arange(len(images.train_labels)))
-    labels = images.train_labels[is_inside]
+    values = values_of(images, np.arange(len(images.train)))
+    labels = images.train.labels[is_inside]
     estimator = Estimator(
         str(config.training.network), images.shape, values[is_inside], labels, images.classes, config.seed
     )

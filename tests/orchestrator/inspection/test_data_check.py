@@ -30,6 +30,24 @@ def test_changed_and_missing_data_are_reported(tmp_path: Path, monkeypatch: pyte
     assert path.exists()
 
 
+def test_damaged_image_of_large_set_is_found_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalog, "LARGE", 0)
+    monkeypatch.setattr(catalog, "_loaded", {})
+    store = open_store(tmp_path / "store")
+    folder = scans.classes(tmp_path / "scans")
+    path = folder / "cat" / "03.png"
+    path.write_bytes(path.read_bytes()[:60])
+    data = Dataset(f"folder:{folder}")
+    assert [check.state for check in check_data(store, [data])] == ["agrees"]
+    (check,) = check_data(store, [data], decode=True)
+    assert check.state == "unchecked"
+    assert check.note.startswith(f"{path} cannot be read as an image")
+    scans.saved(path, scans.pixels(0, 3))
+    (check,) = check_data(store, [data], decode=True)
+    assert (check.state, check.notes) == ("agrees", ())
+
+
 def test_word_is_a_data_set_or_a_run(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert requested_data(store, "digits#14x14") == [Dataset("digits#14x14")]

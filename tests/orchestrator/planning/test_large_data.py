@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import savemat
 
+from tasks.datasets.celeba import PARTITIONS, PICTURES
 from tests.support.shell import OWN_VARIABLES, PATHS
 
 LIMIT = 10**9  # bytes of address space, which contains the resident set
@@ -36,7 +39,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded.getvalue() + number.to_bytes(2, "big"))
         same.hardlink_to(path)
+    write_published(root)
     return root
+
+
+def write_published(root: Path) -> None:
+    """Write CelebA and SVHN with as many images, which are larger than memory only in another shape."""
+    faces = root / "celeba" / PICTURES
+    faces.mkdir(parents=True)
+    face = io.BytesIO()
+    Image.new("RGB", (178, 218), "grey").save(face, "JPEG")
+    partitions = []
+    for number in range(COUNT):
+        (faces / f"{number}.jpg").write_bytes(face.getvalue() + number.to_bytes(2, "big"))
+        partitions.append(f"{number}.jpg {number % 2}\n")
+    (root / "celeba" / PARTITIONS).write_text("".join(partitions))
+    (root / "svhn").mkdir()
+    for name, count in (("train", COUNT // 2), ("extra", COUNT // 4), ("test", COUNT // 4)):
+        images = np.random.default_rng(count).integers(0, 256, (32, 32, 3, count), dtype=np.uint8)
+        labels = np.arange(count)[:, None] % 10 + 1
+        savemat(root / "svhn" / f"{name}_32x32.mat", {"X": images, "y": labels}, do_compression=True)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +66,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("unique_feature", FOLDER),
         ("membership", FOLDER),
+        ("membership", ("data=folder:pictures#inverted10",)),
+        ("membership", (f"data=celeba#{SIDE}x{SIDE}",)),
+        ("density", (f"data=svhn-full#{SIDE}x{SIDE}",)),
         ("density", FOLDER),
         (
             "forgetting",
@@ -66,6 +91,7 @@ def test_plan_stays_within_memory_and_processor_time(
     assert SIDE * SIDE * COUNT > 50 * LIMIT
     env = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     env |= {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1", "ENGRAM_CACHE": str(folder / "cache")}
+    env["ENGRAM_DATA"] = str(folder)
     command = [sys.executable, "-c", "from engram_command import main; main()", "plan", audit, "--preset", "quickstart"]
     with (tmp_path / "output").open("w") as output:
         process = subprocess.Popen(

@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 from PIL import Image
 
 from tasks.audits.density.presets import PRESETS as DENSITY
 from tasks.audits.forgetting.presets import PRESETS as FORGETTING
 from tasks.audits.membership.config import Canaries, Halves, Membership
-from tasks.audits.membership.loss_config import LossAttack, TrainedExample
+from tasks.audits.membership.loss_config import LossAttack, ModelAndSets, TrainedExample
 from tasks.audits.membership.presets import SMALL as SMALL_RECIPE
 from tasks.audits.unique_feature.presets import PRESETS as UNIQUE_FEATURE
 from tasks.datasets import catalog, images, picture_rows
@@ -24,6 +25,10 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.large_images import LargeImages
+from tasks.external import split_audit
+from tasks.external.audit_inputs import read_sets
+from tasks.external.model_file import ModelFile
+from tasks.external.model_file import pin as pin_model
 from tests.support.plans import compute_roots, planned
 
 Tables = dict[str, dict[str, pa.Table]]  # by audit and name
@@ -75,7 +80,22 @@ def compute_tables(data: Dataset) -> Tables:
         audit = name.partition(" ")[0]
         (roots,) = planned(audit, [with_data(config, data)])
         tables[name] = compute_roots(roots)
-    return tables
+    return tables | compute_given_model(Path(data.name.removeprefix("folder:").partition("#")[0]))
+
+
+def compute_given_model(folder: Path) -> Tables:
+    """The tables of an audit of a model with its members and others, given as a file and as an object."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(28 * 28, 10)).eval()
+    model = folder.parent / f"{os.getpid()}.pt"
+    torch.jit.trace(network, torch.zeros(1, 1, 28, 28)).save(str(model))  # type: ignore[no-untyped-call]
+    names = [f"folder:{folder / part}#28x28#grey" for part in ("train", "test")]
+    source = ModelAndSets(pin_model(ModelFile(str(model))), *(pin(Dataset(name)) for name in names))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split_audit, "TREES", 2)
+        (roots,) = planned("membership", [Membership(LossAttack(source, references=4), SMALL)])
+        scores, _ = split_audit.score_sets(*read_sets(*names), network)
+        return {"given file": compute_roots(roots), "given object": {"scores": scores}}
 
 
 def with_data(part: Any, data: Dataset) -> Any:
@@ -90,7 +110,7 @@ def with_data(part: Any, data: Dataset) -> Any:
     return replace(part, **{name: value for name, value in values.items() if value != getattr(part, name)})
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, "given file", "given object"])
 def test_images_by_rows_give_identical_tables(name: str, both_routes: tuple[Tables, Tables]) -> None:
     in_memory, by_rows = (tables[name] for tables in both_routes)
     assert in_memory.keys() == by_rows.keys()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tasks.audits.deja_vu import PRESETS as DEJA_VU
+from tasks.audits.deja_vu import cached_images
 from tasks.datasets import cache_folder
 from tasks.datasets.cache_folder import Room, make_room, open_in_use
-from tasks.datasets.cache_need import cache_notes, check_cache
+from tasks.datasets.cache_need import cache_need, cache_notes, check_cache, files_of
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tests.tasks.datasets import scans
@@ -68,16 +71,35 @@ def test_invalid_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_need_of_large_set_is_known_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
-    data = [pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans')}"))]
-    assert cache_notes(data) == []
+    folder = scans.classes(tmp_path / "scans")
+    data = [pin(Dataset(f"folder:{folder}{option}")) for option in ("", "#inverted2")]
+    assert cache_notes(files_of(data), 0) == []
     monkeypatch.setattr("tasks.datasets.catalog.LARGE", 0)
     monkeypatch.setattr("tasks.datasets.catalog._loaded", {})
-    (note,) = cache_notes(data)
-    assert note.startswith("image cache: 0.00 GB for folder:scans in ")
-    check_cache(data)
+    files = list(files_of(data))
+    (note,) = cache_notes(files, 0)
+    assert note.startswith("image cache: 0.00 GB for folder:scans")
+    assert cache_need(files, 0)[1] == 12 * (6 * 5 + 12)  # planted images are in the same file
+    check_cache(files, 0)
     monkeypatch.setenv("ENGRAM_CACHE_SIZE", "500")
     with pytest.raises(DatasetError, match="ENGRAM_CACHE_SIZE allows"):
-        check_cache(data)
+        check_cache(files, 0)
     monkeypatch.delenv("ENGRAM_CACHE_SIZE")
     scans.load_by_rows(data[0]).train.pixels(np.arange(2))
-    assert cache_notes(data) == []  # it is written
+    assert cache_notes(files, 0) == []  # it is written
+
+
+def test_squares_of_training_sets_are_counted_unless_they_fit_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
+    config = DEJA_VU["quickstart"]
+    data = pin(config.data)
+    files = cached_images(replace(config, data=data))
+    side = min(2 * config.training.augmentation.resolution, 32)
+    images = config.per_class * 10
+    assert [file.size for file in files] == [images * (3 * side**2 + 12)] * 2
+    names, needed = cache_need(files, memory=0)
+    assert names == [f"squares of {side} x {side} of part {part} of digits-on-photos" for part in ("A", "B")]
+    assert needed == sum(file.size for file in files)
+    assert cache_need(files, memory=2 * files[0].size) == ([], 0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.near_copies import find_near_copies
-from tasks.datasets.notes import data_notes
+from tasks.datasets.notes import data_notes, examine_images
 
 
 def blurred(seed: int, side: int = 32) -> Image.Image:
@@ -52,7 +53,7 @@ def test_exact_copies_are_no_near_copies() -> None:
     assert find_near_copies(np.stack([image, image])) == []
 
 
-def test_copies_are_noted_when_a_run_is_planned(tmp_path: Path) -> None:
+def test_copies_are_noted_when_a_run_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for label in range(2):
         for split, count in (("train", 6), ("test", 2)):
             folder = tmp_path / "scans" / split / str(label)
@@ -61,8 +62,19 @@ def test_copies_are_noted_when_a_run_is_planned(tmp_path: Path) -> None:
                 blurred(100 * label + number).save(folder / f"{number}.png")
         blurred(100 * label).save(tmp_path / "scans" / "train" / str(label) / "copy.png")
     compressed(blurred(5)).save(tmp_path / "scans" / "train" / "0" / "near.png")
-    exact, in_test, near = data_notes(pin(Dataset(f"folder:{tmp_path / 'scans'}")), {})
+    data = pin(Dataset(f"folder:{tmp_path / 'scans'}"))
+    exact, in_test, near = data_notes(data, {})
     assert "2 groups of exact copies among the training images (4 images)" in exact
     assert "4 of 4 test images are exact copies of training images" in in_test
     assert "2 training images are nearly equal to another, such as " in near
     assert {name for name in ("5.png", "near.png") if f"/train/0/{name}" in near} == {"5.png", "near.png"}
+    monkeypatch.setattr(catalog, "LARGE", 0)
+    monkeypatch.setattr(catalog, "_loaded", {})
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    known_notes: dict[str, str] = {}
+    *of_files, unexamined = data_notes(data, known_notes)
+    assert of_files == [exact, in_test]
+    assert "examines the levels only of a sample of 19, and does not search near copies" in unexamined
+    assert unexamined.endswith(f"engram store verify --data --images {data.name} decodes and examines all")
+    examine_images(data, known_notes)
+    assert data_notes(data, known_notes) == (exact, in_test, near)

@@ -150,7 +150,7 @@ def test_each_record_is_in_half_of_the_references() -> None:
     assert (inside.sum(axis=1) == 30).all()
     assert reference_jobs(replace(TINY, seed=1))[0].config.design != jobs[0].config.design
     members = read_pair(jobs[0].config.records)[0]
-    assert np.array_equal(read_images(jobs[0].config.records).train_images[:30], members.images)
+    assert np.array_equal(read_images(jobs[0].config.records).train.pixels(np.arange(30)), members.images)
     score_config: Any = score_job(TINY).config
     assert (score_config.members, score_config.non_members) == (
         jobs[0].config.records.members,
