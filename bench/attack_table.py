@@ -1,4 +1,4 @@
-"""Speed and memory of the attack table of `membership`, compared with one target after another.
+"""Speed and memory of the tables of `membership`, and its attack table compared with one target after another.
 
     python -m bench.attack_table [--tiny] [--out bench/results/NAME.md]
 
@@ -6,9 +6,10 @@ The rival lists the references of each target and sorts the scores of all other 
 is quadratic in the number of models. Both compute the scores of all attacks and their thresholds in one run; the ratio
 compares median processor times with one thread. The row also states by how much scores and thresholds differ.
 
-The other rows compute the complete table in a process of their own, from simulated answers in memory-mapped files, as
-on one node of a cluster. Seconds are processor time of all threads. The peak memory excludes mapped files; the largest
-resident size includes them.
+The other rows compute one complete table in a process of its own, from simulated answers in memory-mapped files, as on
+one node of a cluster. Seconds are processor time of all threads, without the imports. The peak memory excludes mapped
+files; the largest resident size includes them. `shifted_labels` (5 copies), `loss_calibrated`, the tables of pairs (one
+for every two models) and those of a given model (with as many non-members as records) have inputs in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,20 +34,44 @@ from bench.sections import Section, Sitting
 from measurement.machine import machine_facts
 from tasks.audits.membership.left_out import Targets
 from tasks.audits.membership.measures.attacks import RATES, Matching, attacks
+from tasks.audits.membership.measures.calibrated import calibrate
+from tasks.audits.membership.measures.curves import calls, histograms, references, roc
+from tasks.audits.membership.measures.given import Ranking, kinship, ranks
+from tasks.audits.membership.measures.pairs import SignTest, evidence, pair_records
+from tasks.audits.membership.measures.records import ExactTest, Strongest, influences
+from tasks.audits.membership.measures.records import records as test_records
+from tasks.audits.membership.measures.shifted import SHIFTED_ANSWERS, shifted_labels
+from tasks.audits.membership.reference_models import REFERENCE
 from tasks.audits.membership.target_scores import balanced_targets, find_thresholds, score_targets, sort_scores
 from tasks.audits.membership.trainings import ANSWERS
+from tasks.contract.job import NoSettings
+from tasks.contract.schemas import make_table
 from tasks.datasets.mixtures import draw_balanced_members
+from tasks.external.split_audit import SCORES
 from tasks.worker.hardware import granted_processors, numbers_of, peak_memory
+from tests.tasks.audits.membership.made_up import make_given
 from tests.tasks.audits.membership.one_target import score_slowly, thresholds_slowly
+from tests.tasks.audits.membership.test_pairs import make_pairs
 
 Array = NDArray[np.float64]
 Scores = dict[str, tuple[Array, Array]]  # scores and thresholds of each attack
 NOMINAL = tuple(RATES.values())
 COMPARED = (64, 2000)  # models, records
 TINY_COMPARED = (8, 40)
-# Models, records, and the most seconds that the table may take.
-LARGE = ((256, 10_000, 10.0), (256, 100_000, math.nan), (256, 1_000_000, 600.0))
-TINY_LARGE = ((8, 40, math.nan),)
+WARM_UP = 40  # records
+MODELS = 256
+# Numbers of records, and the most seconds that a table may take.
+LARGE = ((10_000, 10.0), (100_000, math.nan), (1_000_000, 600.0))
+COPIES = 5  # of a record, for `shifted_labels`
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A table: how it is computed from the answers, and up to which number of records it is measured."""
+
+    compute: Callable[[list[pa.Table]], pa.Table]
+    prepare: Callable[[list[pa.Table]], list[pa.Table]] = list
+    most_records: int = 100_000
 
 
 def simulate_answers(models: int, records: int, folder: Path) -> list[pa.Table]:
@@ -68,6 +94,67 @@ def simulate_answers(models: int, records: int, folder: Path) -> list[pa.Table]:
 
 def read_answers(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def copy_answers(answers: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return whether each model labels each shifted copy correctly (SHIFTED_ANSWERS)."""
+    stream = np.random.default_rng(1)
+    tables = []
+    for table in answers:
+        phi = table["log_odds"].to_numpy()
+        correct = phi[:, None] + stream.normal(size=(len(phi), COPIES)) > 0
+        lists = pa.ListArray.from_arrays(
+            np.arange(0, correct.size + 1, COPIES, dtype=np.int32), pa.array(correct.ravel())
+        )
+        tables.append(pa.table([table["row"], table["member"], lists], schema=SHIFTED_ANSWERS))
+    return tables
+
+
+def examine_model(answers: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return the scores of the first model as those of the examined one (SCORES), and the others as references."""
+    phi = answers[0]["log_odds"].to_numpy()
+    constant = {name: 0.0 for name in SCORES.names if name.startswith("blind_")}
+    scores = make_table(
+        SCORES,
+        position=answers[0]["row"],
+        member=answers[0]["member"],
+        label=0,
+        log_p=-np.logaddexp(0.0, -phi),
+        correct=True,
+        sets_threshold=False,
+        half=0,
+        **constant,
+    )
+    models = []
+    for table in answers[1:]:
+        models.append(pa.table([table["member"], table["log_odds"], table["correct"]], schema=REFERENCE))
+    return [scores, *models]
+
+
+def rank_given(answers: Sequence[pa.Table]) -> list[pa.Table]:
+    return make_given(len(answers), answers[0].num_rows, 2.0, 1)
+
+
+def compare_pairs(answers: Sequence[pa.Table]) -> list[pa.Table]:
+    return make_pairs(len(answers) // 2, answers[0].num_rows, 0.0, 1)
+
+
+MATCHING = Matching(0)
+TABLES: Mapping[str, Measured] = {
+    "attacks": Measured(partial(attacks, MATCHING), most_records=1_000_000),
+    "records": Measured(partial(test_records, ExactTest(0.05, 9999, 0)), most_records=1_000_000),
+    "roc": Measured(partial(roc, MATCHING)),
+    "references": Measured(partial(references, MATCHING)),
+    "calls": Measured(partial(calls, MATCHING)),
+    "histograms": Measured(partial(histograms, MATCHING)),
+    "influences": Measured(partial(influences, Strongest(100)), most_records=10_000),  # of all pairs of records
+    "shifted_labels": Measured(partial(shifted_labels, MATCHING), copy_answers),
+    "evidence": Measured(partial(evidence, SignTest(0.05)), compare_pairs),
+    "pair_records": Measured(partial(pair_records, SignTest(0.05)), compare_pairs),
+    "loss_calibrated": Measured(partial(calibrate, NoSettings()), examine_model),
+    "given_ranks": Measured(lambda inputs: ranks(Ranking(0.05, inputs[0].num_rows // 2), inputs), rank_given),
+    "given_kinship": Measured(lambda inputs: kinship(Ranking(0.05, inputs[0].num_rows // 2), inputs), rank_given),
+}
 
 
 def score_at_once(targets: Targets) -> Scores:
@@ -114,28 +201,34 @@ def largest_difference(first: Scores, second: Scores) -> float:
 
 
 def large_rows(models: int, records: int, limit: float) -> Iterator[Row]:
-    """Yield the time and the memory of a complete table, measured in a process of its own."""
+    """Yield the time and the memory of every table, each measured in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         simulate_answers(models, records, Path(folder))
-        command = [sys.executable, "-m", "bench.attack_table", "--measure", folder]
-        measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    yield Row(
-        f"attack table, {models} models x {records:,} records, processors: {measured['processors']}",
-        f"{measured['cpu']:.1f} s ({measured['wall']:.1f} s wall), {measured['peak'] / 1e9:.2f} GB of memory, "
-        f"{measured['resident'] / 1e9:.2f} GB with mapped files",
-        "",
-        measured["cpu"],
-        required=limit,
-        unit="s",
-    )
+        for name, table in TABLES.items():
+            if records > table.most_records:
+                continue
+            command = [sys.executable, "-m", "bench.attack_table", "--measure", folder, "--table", name]
+            measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            yield Row(
+                f"{name}, {models} models x {records:,} records, processors: {measured['processors']}",
+                f"{measured['cpu']:.1f} s ({measured['wall']:.1f} s wall), {measured['peak'] / 1e9:.2f} GB of memory, "
+                f"{measured['resident'] / 1e9:.2f} GB with mapped files",
+                "",
+                measured["cpu"],
+                required=limit if name in ("attacks", "records") else math.nan,
+                unit="s",
+            )
 
 
-def measure_table(folder: Path) -> dict[str, float]:
-    """Compute the table of answers in a folder, and return its seconds and bytes."""
-    tables = [read_answers(path) for path in sorted(folder.glob("*.arrow"))]
+def measure_table(folder: Path, name: str) -> dict[str, float]:
+    """Compute a table of the answers in a folder, and return its seconds and bytes."""
+    table = TABLES[name]
+    answers = [read_answers(path) for path in sorted(folder.glob("*.arrow"))]
+    table.compute(table.prepare([part.slice(0, WARM_UP) for part in answers[:8]]))  # imports
+    inputs = table.prepare(answers)
     wall = time.perf_counter()
     cpu = time.process_time()
-    attacks(Matching(0), tables)
+    table.compute(inputs)
     return {
         "processors": granted_processors(),
         "cpu": time.process_time() - cpu,
@@ -148,15 +241,19 @@ def measure_table(folder: Path) -> dict[str, float]:
 def main() -> None:
     parser = bench_parser(__doc__)
     parser.add_argument("--measure", type=Path, help="measure the answers in this folder only, and print JSON")
+    parser.add_argument("--table", default="attacks", choices=TABLES, help="the table to measure")
+    parser.add_argument("--records", type=int, default=LARGE[-1][0], help="largest number of records")
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure_table(arguments.measure)))
+        print(json.dumps(measure_table(arguments.measure, arguments.table)))
         return
     sections = [Section("compared", partial(compared_rows, arguments.tiny))]
-    for models, records, limit in TINY_LARGE if arguments.tiny else LARGE:
-        sections.append(Section(f"{models} x {records:,}", partial(large_rows, models, records, limit)))
+    models = TINY_COMPARED[0] if arguments.tiny else MODELS
+    for records, limit in ((TINY_COMPARED[1], math.nan),) if arguments.tiny else LARGE:
+        if records <= arguments.records:
+            sections.append(Section(f"{models} x {records:,}", partial(large_rows, models, records, limit)))
     setting = machine_facts(("scipy", "pyarrow")) | {"data": "simulated log-odds"}
-    Sitting("The attack table of membership", setting, arguments.out).measure(sections)
+    Sitting("The tables of membership", setting, arguments.out).measure(sections)
 
 
 if __name__ == "__main__":

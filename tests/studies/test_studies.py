@@ -28,6 +28,7 @@ from studies import (
     membership_loss_attack,
     membership_loss_references,
     membership_own_training,
+    membership_test_stages,
     membership_until_decided,
     membership_worst_case_epsilon,
     quickstart_accuracy,
@@ -428,6 +429,16 @@ def test_only_the_uncorrected_epsilon_bound_is_often_wrong() -> None:
     assert means["Bonferroni over all thresholds"] < means["bets"] < means["best threshold, uncorrected"]
     (*_, line) = membership_epsilon_coverage.markdown((50,), (50,), 2, 1, 3)
     assert line.startswith("| 4 | 50 | ")
+
+
+def test_stages_find_planted_records_with_valid_p_values() -> None:
+    (*_, half) = membership_test_stages.CASES
+    for counts in membership_test_stages.count(half, 200, 5, 3).values():
+        assert counts["found"] > 400
+        assert counts["false"] < 50
+        assert counts["p at most 0.05"] < 50  # of 500
+    (*_, line) = membership_test_stages.table(60, 1, 3)
+    assert line.startswith("| half by 2 nats | at once | 1: 100 % ")
 
 
 def test_trained_audits_are_counted_with_saved_trainings() -> None:

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 LEAST_VARIANCE = 1e-12  # added to avoid zero variance of equal scores
 LEAST_EXCESS = 1e-3  # lower bound for the spread of means, in variances, if means differ only by chance
 LEAST_PROBABILITY = 1e-300  # probability of a label that no reference predicts
+KEPT_BITS = 34  # of the larger term of a difference; rounding errors are about a ten-thousandth of the last bit
+SIZE_OF_MEANS = 2.0**-10  # for log of a mean near 1, whose rounding errors are 1e-16 however near it is
 STRONGEST_PRIOR = 1000.0  # degrees of freedom of a prior of variances that differ only by chance
 
 
@@ -98,7 +100,7 @@ def loss(references: References) -> Array:
 
 def calibrated_loss(references: References) -> Array:
     """Score by log p_y minus its mean over models not trained on the record. Watson et al. 2022, eq. 3."""
-    return log_likelihood(references.phi) - references.outside.log_likelihood
+    return rounded_difference(log_likelihood(references.phi), references.outside.log_likelihood)
 
 
 def lira_online(references: References) -> Array:
@@ -118,8 +120,8 @@ def lira_fixed(references: References) -> Array:
 def lira_offline(references: References) -> Array:
     """Score by (phi - mean out) / sd out, the one-sided tail. Carlini et al. 2022, eq. 4; released as a density."""
     outside = references.outside
-    tail: Array = (references.phi - _mean(outside)) / np.sqrt(_variance(outside) + LEAST_VARIANCE)
-    return tail
+    deviation = np.sqrt(_variance(outside) + LEAST_VARIANCE)
+    return rounded_difference(references.phi / deviation, _mean(outside) / deviation)
 
 
 def rmia(references: References) -> Array:
@@ -129,7 +131,8 @@ def rmia(references: References) -> Array:
     depends only on ratio(x), so this score orders records in the same way up to ties.
     """
     probability = (references.inside.probability + references.outside.probability) / 2
-    return log_likelihood(references.phi) - np.log(probability + LEAST_PROBABILITY)
+    log_mean = np.log(probability + LEAST_PROBABILITY)
+    return rounded_difference(log_likelihood(references.phi), log_mean, SIZE_OF_MEANS)
 
 
 def bavaria_t(references: References) -> Array:
@@ -142,9 +145,7 @@ def bavaria_t(references: References) -> Array:
     for side in (references.inside, references.outside):
         after = posterior(side, side.prior)
         densities.append(_log_t(references.phi, 2 * after.shape, after.mean, after.variance * (1 + 1 / after.count)))
-    inside, outside = densities
-    ratio: Array = inside - outside
-    return ratio
+    return rounded_difference(*densities)
 
 
 def bavaria_n(references: References) -> Array:
@@ -181,7 +182,7 @@ def normal_ratio(references: References, prior_in: Prior, prior_out: Prior) -> A
     inside = posterior(references.inside, prior_in)
     outside = posterior(references.outside, prior_out)
     of_inside = _log_normal(references.phi, inside.mean, inside.variance)
-    return of_inside - _log_normal(references.phi, outside.mean, outside.variance)
+    return rounded_difference(of_inside, _log_normal(references.phi, outside.mean, outside.variance))
 
 
 def fit_prior(side: Side) -> Prior:
@@ -256,13 +257,13 @@ def label_ratio(references: References) -> Array:
     for side in (references.inside, references.outside):
         rates.append((side.total + 1) / (side.count + 2))
     inside, outside = (np.where(references.phi > 0.5, rate, 1 - rate) for rate in rates)
-    ratio: Array = np.log(inside) - np.log(outside)
-    return ratio
+    return rounded_difference(np.log(inside), np.log(outside))
 
 
+LOSS = "loss"
 LABELS = "label only"
 ATTACKS: Mapping[str, Callable[[References], Array]] = {
-    "loss": loss,
+    LOSS: loss,
     "calibrated loss": calibrated_loss,
     "LiRA online": lira_online,
     "LiRA online, fixed variance": lira_fixed,
@@ -327,6 +328,23 @@ class ListedReferences:
     outside: ListedSide
 
 
+def rounded_difference(first: Array, second: Array, least_size: float = 0.0) -> Array:
+    """Return first - second, rounded to a multiple of 2^-34 times the size of both terms.
+
+    The size is |first| + |second| + least_size, rounded down to a power of 2. Records with the same values in another
+    order have the same score, up to rounding errors, which depend on the processor. With this rounding they are equal,
+    unless the errors straddle the border between two multiples.
+    """
+    size = np.abs(first) + np.abs(second) + least_size
+    powers = size.view(np.uint64)
+    powers &= np.uint64(0x7FF0_0000_0000_0000)  # keeps the exponent
+    size *= 1.5 * 2.0 ** (52 - KEPT_BITS)  # so large that the sum below has no finer digits
+    difference: Array = first - second
+    difference += size
+    difference -= size
+    return difference
+
+
 def log_likelihood(phi: Array) -> Array:
     """Convert log-odds to log p_y: -log(1 + exp(-phi))."""
     likelihood: Array = np.minimum(phi, 0.0) - np.log1p(np.exp(-np.abs(phi)))
@@ -343,7 +361,8 @@ def _variance(side: Side) -> Array:
 
 def _log_ratio(references: References, variance_in: Array, variance_out: Array) -> Array:
     inside = _log_normal(references.phi, _mean(references.inside), variance_in + LEAST_VARIANCE)
-    return inside - _log_normal(references.phi, _mean(references.outside), variance_out + LEAST_VARIANCE)
+    outside = _log_normal(references.phi, _mean(references.outside), variance_out + LEAST_VARIANCE)
+    return rounded_difference(inside, outside)
 
 
 def _log_normal(values: Array, mean: Array, variance: Array) -> Array:

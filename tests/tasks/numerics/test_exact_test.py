@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.numerics.exact_test import randomisation_p_values, smallest_p_value
+from tasks.numerics.exact_test import randomisation_p_values, reduced_p_values, smallest_p_value
+from tasks.numerics.ranks import false_discovery_control
 
 
 def halves(models: int) -> NDArray[np.bool_]:
@@ -37,6 +38,26 @@ def test_blocks_of_records_have_the_same_sets(monkeypatch: pytest.MonkeyPatch) -
     expected = randomisation_p_values(scores, member, 199, 0, 0.05)
     monkeypatch.setattr("tasks.numerics.exact_test.RECORDS_AT_ONCE", 4)
     assert randomisation_p_values(scores, member, 199, 0, 0.05).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("effect", "share"), [(0.0, 0.0), (3.0, 0.02), (3.0, 0.3), (1.6, 1.0)])
+def test_costly_stages_are_not_needed_to_find_records(
+    effect: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = np.random.default_rng(8)
+    member = stream.permuted(np.tile(np.arange(20)[:, None] < 10, 600), axis=0)
+    scores = stream.normal(size=(20, 600)) + effect * member * (np.arange(600) < 600 * share)
+    p_values = {}
+    for always in (0, 2**40):
+        monkeypatch.setattr("tasks.numerics.exact_test.ALWAYS", always)
+        found = randomisation_p_values(scores, member, 99, 0, 0.05)
+        p_values[always] = np.stack([found, reduced_p_values(scores, member, found, 0.4, 99, 0, 0.05)])
+    assert (p_values[0] >= p_values[2**40]).all()
+    is_detected = [false_discovery_control(of_test) <= 0.05 for of_test in [*p_values[0], *p_values[2**40]]]
+    assert np.array_equal(is_detected[:2], is_detected[2:])
+    assert not (is_detected[1] & ~is_detected[0]).any()
+    assert is_detected[0].sum() >= 600 * share / 2
+    assert (p_values[0] > p_values[2**40]).any() == (share > 0)
 
 
 @pytest.mark.parametrize("decimals", [12, 0, -1])

@@ -75,7 +75,7 @@ def plan_matching(
     return ()
 
 
-@task(version=2, name="membership.attacks", gathers=True)
+@task(version=3, name="membership.attacks", gathers=True)
 def attacks(config: Matching, inputs: Inputs) -> pa.Table:
     """Run each attack on each target (SCORES). Empty without `balanced_targets`."""
     targets = balanced_targets(inputs, config.seed)

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.attacks import ATTACKS
+from tasks.audits.membership.attacks import ATTACKS, LOSS
 from tasks.audits.membership.config import About
-from tasks.audits.membership.left_out import Targets, for_each
+from tasks.audits.membership.left_out import Mask, Targets, for_each
 from tasks.audits.membership.measures.attacks import Matching, plan_matching
 from tasks.audits.membership.target_scores import (
     SortedRows,
@@ -97,7 +97,7 @@ BEYOND = 0.005  # share of scores beyond the bins at each end
 REPEATED = "repeated false-positive rate"
 
 
-@task(version=1, name="membership.roc", gathers=True)
+@task(version=2, name="membership.roc", gathers=True)
 def roc(config: Matching, inputs: Inputs) -> pa.Table:
     """Measure the rates of each attack on each target at NOMINAL (ROC). Empty without `balanced_targets`."""
     targets = balanced_targets(inputs, config.seed)
@@ -115,29 +115,37 @@ def roc(config: Matching, inputs: Inputs) -> pa.Table:
     return table_of_rows(ROC, lines)
 
 
-@task(version=1, name="membership.references", gathers=True)
+@task(version=2, name="membership.references", gathers=True)
 def references(config: Matching, inputs: Inputs) -> pa.Table:
     """Measure each attack's rates on each target by number of references (REFERENCES). Empty as in `roc`."""
     all_targets = balanced_targets(inputs, config.seed)
     if all_targets is None:
         return REFERENCES.empty_table()
     lines: list[tuple[str, int, int, float, float, float]] = []
+    scores = np.empty(all_targets.member.shape)
+    of_loss: list[tuple[float, float, float]] = []  # does not depend on the references
     for max_pairs in numbers_of_pairs(all_targets.references):
-        lines += _reference_lines(all_targets.with_pairs(max_pairs))
+        targets = all_targets.with_pairs(max_pairs)
+        for attack in attacks_on(targets):
+            if attack == LOSS and of_loss:
+                results = of_loss
+            else:
+                results = _areas_and_rates(score_attack(targets, attack, scores), targets.member)
+            if attack == LOSS:
+                of_loss = results
+            lines += ((attack, 2 * max_pairs, target, *result) for target, result in enumerate(results))
     return table_of_rows(REFERENCES, lines)
 
 
-def _reference_lines(targets: Targets) -> Iterator[tuple[str, int, int, float, float, float]]:
-    """Yield the REFERENCES rows of one number of references."""
-    for attack, scores in score_targets(targets):
-        sides = sort_scores(scores, targets.member)
-        (thresholds,) = find_thresholds(sides.outside, [AT])
-        areas = areas_under_curves(sides)
-        for target, (hits, alarms) in enumerate(rates(sides, thresholds)):
-            yield attack, 2 * targets.references, target, areas[target], hits, alarms
+def _areas_and_rates(scores: Array, member: Mask) -> list[tuple[float, float, float]]:
+    """Return the area under the curve and both rates at AT of each target. Sorts the scores in place."""
+    sides = sort_scores(scores, member)
+    (thresholds,) = find_thresholds(sides.outside, [AT])
+    areas = areas_under_curves(sides)
+    return [(area, *of_target) for area, of_target in zip(areas, rates(sides, thresholds), strict=True)]
 
 
-@task(version=1, name="membership.calls", gathers=True)
+@task(version=2, name="membership.calls", gathers=True)
 def calls(config: Matching, inputs: Inputs) -> pa.Table:
     """Count the models that call each record a member, for each attack (CALLS). Empty as in `roc`."""
     targets = balanced_targets(inputs, config.seed)
@@ -178,7 +186,7 @@ def _count_calls(targets: Targets, attack: str) -> tuple[NDArray[np.int64], NDAr
     return np.concatenate(inside), np.concatenate(outside)
 
 
-@task(version=1, name="membership.histograms", gathers=True)
+@task(version=2, name="membership.histograms", gathers=True)
 def histograms(config: Matching, inputs: Inputs) -> pa.Table:
     """Bin the scores of each attack by membership (HISTOGRAMS). Empty as in `roc`."""
     targets = balanced_targets(inputs, config.seed)
@@ -186,7 +194,7 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
         return HISTOGRAMS.empty_table()
     tables = []
     for attack, scores in score_targets(targets):
-        if attack == "loss":
+        if attack == LOSS:
             copy_log_odds(targets, scores)
         sides = sort_scores(scores, targets.member)
         all_scores = SortedRows([*sides.inside, *sides.outside])

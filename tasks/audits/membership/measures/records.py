@@ -93,7 +93,7 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     return Job(records, test, trainings)
 
 
-@task(version=2, name="membership.records", gathers=True)
+@task(version=3, name="membership.records", gathers=True)
 def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     """Test the effect of each record (RECORDS)."""
     answers = stack_answers(inputs)

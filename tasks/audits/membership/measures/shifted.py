@@ -111,7 +111,7 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
     return make_table(SHIFTED_ANSWERS, row=rows, member=member, correct=list(correct))
 
 
-@task(version=1, name="membership.shifted_labels", gathers=True)
+@task(version=2, name="membership.shifted_labels", gathers=True)
 def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
     """Run the attack on each target (SHIFTED_SCORES). Empty as in `attacks`."""
     member = stack_marks(inputs, "member")

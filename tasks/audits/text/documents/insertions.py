@@ -140,7 +140,7 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     )
 
 
-@task(version=3, name="text.insertion_estimates")
+@task(version=4, name="text.insertion_estimates")
 def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Estimate the effects of all inserted documents, and by repetition count (INSERTION_ESTIMATES)."""
     scores = stack_scores(inputs)

@@ -173,7 +173,7 @@ def document_reproductions(config: DocumentTest, scores: DocumentScores) -> Mapp
     return reproductions(config, scores.log_p_end, scores.mismatches, scores.edit_distance, config.suffix)
 
 
-@task(version=3, name="text.documents", gathers=True)
+@task(version=4, name="text.documents", gathers=True)
 def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Compute the effect and p-value of each document, and the share of models that reproduce it (DOCUMENTS)."""
     scores = stack_scores(inputs)

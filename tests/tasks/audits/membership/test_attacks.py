@@ -94,8 +94,8 @@ def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
         scale = np.sqrt(after.variance * (after.count + 1) / after.count)
         expected += sign * stats.t.logpdf(ONE.phi, 2 * after.shape, after.mean, scale)
         normal += sign * stats.norm.logpdf(ONE.phi, after.mean, np.sqrt(after.variance))
-    assert expected == pytest.approx(attacks.bavaria_t(ONE), rel=1e-9)
-    assert normal == pytest.approx(attacks.bavaria_n(ONE), rel=1e-9)
+    assert expected == pytest.approx(attacks.bavaria_t(ONE), rel=1e-9, abs=1e-9)
+    assert normal == pytest.approx(attacks.bavaria_n(ONE), rel=1e-9, abs=1e-9)
 
 
 def test_lira_is_a_special_case_of_bavaria() -> None:
@@ -350,7 +350,11 @@ def test_scores_equal_those_of_one_target_after_another(
         targets = targets.with_pairs(max_pairs)
     assert max_pairs is None or targets.references == max_pairs
     for attack, expected in score_slowly(targets).items():
-        assert score_attack(targets, attack) == pytest.approx(expected, rel=1e-9, abs=1e-9), attack
+        scores = score_attack(targets, attack)
+        assert scores == pytest.approx(expected, rel=1e-9, abs=1e-9), attack
+        if len(np.unique(phi)) < 100:  # equal scores are equal in both, although their sums have another order
+            ranks = np.unique(scores, return_inverse=True)[1]
+            assert np.array_equal(ranks, np.unique(expected, return_inverse=True)[1]), attack
     stream = seeds.generator(5, "pairs of models")
     order = np.argsort(stream.random(member.shape) + member, axis=0)
     assert np.array_equal(np.take_along_axis(targets.pairs, order, axis=0)[:, 0], np.arange(models) % (models // 2))
