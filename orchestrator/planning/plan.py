@@ -17,7 +17,7 @@ from orchestrator.planning.commitment import check_commitment, draw_of
 from orchestrator.planning.identity import accept_code, key_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
-from tasks.contract.job import Job, Roots, marks, resources_of
+from tasks.contract.job import Job, Roots, Work, marks, resources_of
 from tasks.contract.resources import NO_RESOURCES, Resources
 from tasks.datasets.dataset import DatasetError
 
@@ -163,6 +163,24 @@ class Plan:
     def task(self, key: str) -> str:
         """Return the task name for a key."""
         return self.tasks[key]
+
+    def work(self, key: str) -> Work | None:
+        """Return what a job does after the previous link of its chain, or None if its task does not state its work.
+
+        It is kept, because some tasks draw the rows of a training to count them.
+        """
+        if key not in self._works:
+            job = self.jobs[key]
+            count = marks(job.function).work
+            work = None if count is None else count(job.config)
+            if work is not None and count is not None and job.after is not None:
+                work = work.beyond(count(job.after.config))
+            self._works[key] = work
+        return self._works[key]
+
+    @cached_property
+    def _works(self) -> dict[str, Work | None]:
+        return {}
 
     def count(self, keys: Iterable[str] | None = None) -> Counter[str]:
         """Count the jobs per task."""

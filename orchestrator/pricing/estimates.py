@@ -56,7 +56,7 @@ class Estimator:
             return
         steps: dict[Step, None] = {}
         for key in keys:
-            work = self._work(key)
+            work = self.plan.work(key)
             if work is None:
                 continue
             for unit in work.amounts:
@@ -71,7 +71,7 @@ class Estimator:
 
     def estimate(self, key: str) -> Estimate | None:
         """Return the estimated seconds of a job, or None if nothing is known about it."""
-        work = self._work(key)
+        work = self.plan.work(key)
         if work is None:
             mark = marks(self.plan.jobs[key].function)
             span = self.reference.estimate_task(mark.name, len(self.plan.inputs[key]))
@@ -94,7 +94,7 @@ class Estimator:
 
     def device_bytes(self, key: str) -> float | None:
         """Return the memory of a device that a job on the GPU needs. None if it is not known, or for other jobs."""
-        work = None if self._device(key) is None else self._work(key)
+        work = None if self._device(key) is None else self.plan.work(key)
         if work is None:
             return None
         needed = work.device_bytes
@@ -111,16 +111,6 @@ class Estimator:
             return None
         rates = self._device(key) or load_rates()[CPU]
         return Span.with_factor(work.amounts[unit] * rates.seconds(operations, together), rates.factor)
-
-    def _work(self, key: str) -> Work | None:
-        job = self.plan.jobs[key]
-        count = marks(job.function).work
-        if count is None:
-            return None
-        work = count(job.config)
-        if job.after is not None:
-            work = work.beyond(count(job.after.config))
-        return work
 
     def _device(self, key: str) -> DeviceRates | None:
         """Return the GPU's rates if the job uses a GPU, and otherwise None."""
@@ -142,7 +132,7 @@ class Estimator:
         if not isinstance(stated, InputStep):
             return stated
         inputs = self.plan.inputs[key]
-        read = self._work(inputs[0]) if inputs and inputs[0] in self.plan.jobs else None
+        read = self.plan.work(inputs[0]) if inputs and inputs[0] in self.plan.jobs else None
         if read is None:
             return None
         steps = [step for trained, step in read.operations.items() if trained in read.trained]

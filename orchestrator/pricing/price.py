@@ -263,16 +263,12 @@ ALONE: Mapping[str, float] = {}
 
 def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     """Return the seconds for a job from the reference timings, or None without a comparable timing."""
-    job = plan.jobs[key]
-    mark = marks(job.function)
-    if mark.work is None:
-        return reference.estimate_task(mark.name, len(plan.inputs[key]))
-    work = mark.work(job.config)
-    if job.after is not None:
-        work = work.beyond(mark.work(job.after.config))
+    work = plan.work(key)
+    if work is None:
+        return reference.estimate_task(plan.task(key), len(plan.inputs[key]))
     amounts_span = reference.estimate_work(work.amounts)
     if amounts_span is None:  # a task whose units were never timed, but that was timed as a whole
-        return reference.estimate_task(mark.name, len(plan.inputs[key]))
+        return reference.estimate_task(plan.task(key), len(plan.inputs[key]))
     return amounts_span.times(1.0, work.least, work.most)
 
 

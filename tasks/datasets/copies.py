@@ -124,6 +124,13 @@ def distinct_rows(images: PictureSet, rows: Rows) -> Rows:
     return rows[np.sort(places)]
 
 
+def distinct_numbers(numbers: Rows) -> Rows:
+    """Return the distinct numbers, ascending. Ascending distinct numbers, as of sets without copies, are not sorted."""
+    if (numbers[1:] > numbers[:-1]).all():
+        return numbers
+    return np.unique(numbers)
+
+
 def count_copies(images: PictureSet, rows: Rows) -> CopyCount:
     """Count the groups of exact copies among these training images."""
     return count_groups(first_copies(images)[rows])

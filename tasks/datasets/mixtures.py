@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from tasks.contract import ranges
 from tasks.contract.ranges import AtLeast, Ranged
-from tasks.datasets.copies import Digests, contents, first_copies, groups_of, is_outline, train_contents
+from tasks.datasets.copies import (
+    Digests,
+    contents,
+    distinct_numbers,
+    first_copies,
+    groups_of,
+    is_outline,
+    train_contents,
+)
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.features import Family, Glyph, burn, draw_member
 from tasks.datasets.images import PictureSet, Pixels
@@ -85,7 +93,7 @@ class Remainder(Ranged):
     def _split(self, images: PictureSet) -> tuple[Rows, Rows]:
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        distinct_groups = np.unique(groups)
+        distinct_groups = distinct_numbers(groups)
         if len(distinct_groups) < 2:
             raise DatasetError(
                 f"{self.data.name} has one image, or one group of images, from row {self.part.first}; holding some "
@@ -114,7 +122,7 @@ class Share(Ranged):
         if self.share == 1:
             return rows
         groups = groups_of(images, rows)
-        distinct_groups = np.unique(groups)
+        distinct_groups = distinct_numbers(groups)
         count = max(1, round(self.share * len(distinct_groups)))
         drawn_groups = seeds.generator(self.seed, "share").permutation(distinct_groups)[:count]
         return rows[np.isin(groups, drawn_groups)]
@@ -170,7 +178,7 @@ class BalancedHalf(Ranged):
         """Return the rows of this half, ascending. Groups and exact copies are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        distinct_groups = np.unique(groups)
+        distinct_groups = distinct_numbers(groups)
         member = draw_balanced_members(len(distinct_groups), self.models, self.seed)[self.number]
         return rows[np.isin(groups, distinct_groups[member])]
 
