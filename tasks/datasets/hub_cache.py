@@ -165,11 +165,14 @@ def _describe_absence(name: str, revision: str) -> str:
         *([f"revision={revision!r}"] if revision else []),
     ]
     command = f'python -c "from datasets import load_dataset as d; d({", ".join(arguments)})"'
-    full_name = f"{HUB}{name}{f'@{revision}' if revision else ''}"
     return (
-        f"data set {full_name!r} is not in the cache {cache_root()}{has}; add --download to the command, or fetch it "
-        f"with: {command}"
+        f"data set {_full_name(name, revision)!r} is not in the cache {cache_root()}{has}; add --download to the "
+        f"command, or fetch it with: {command}"
     )
+
+
+def _full_name(name: str, revision: str) -> str:
+    return f"{HUB}{name}@{revision}" if revision else f"{HUB}{name}"
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -186,6 +189,7 @@ def download(name: str, revision: str) -> Cached:
     from huggingface_hub import HfApi
 
     repository, config = split_name(name)
+    full_name = _full_name(name, revision)
     datasets.disable_progress_bars()
     try:
         # Without a connection, `datasets` would silently take another revision from the cache.
@@ -194,9 +198,9 @@ def download(name: str, revision: str) -> Cached:
         builder.download_and_prepare()
     except Exception as error:  # of any of the libraries below
         message = " ".join(str(error).split())
-        raise DatasetError(f"data set '{HUB}{name}' cannot be downloaded: {message}") from None
+        raise DatasetError(f"data set {full_name!r} cannot be downloaded: {message}") from None
     if builder.hash != commit:
-        raise DatasetError(f"data set '{HUB}{name}' cannot be downloaded: got revision {builder.hash}, not {commit}")
+        raise DatasetError(f"data set {full_name!r} cannot be downloaded: got revision {builder.hash}, not {commit}")
     return Cached(Path(builder.cache_dir), repository, builder.config.name, commit)
 
 
