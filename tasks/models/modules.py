@@ -305,7 +305,7 @@ class Method:
             for context in (drawing(0, torch.device("cpu")), RowDraws(share), use_rows("independent")):
                 contexts.enter_context(context)
             contexts.enter_context(torch.autocast("cpu", enabled=False))  # rows are compared in float32
-            contexts.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
+            contexts.enter_context(torch.enable_grad())
             outputs, buffers = self._apply(tensors, self._trial[share.rows], True)
         gradients = torch.autograd.grad(outputs.square().sum(), learned)
         return _Tried(outputs.detach(), gradients, list(buffers.values()))

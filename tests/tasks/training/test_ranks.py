@@ -98,7 +98,6 @@ CASES = (
     Case("own density"),
     Case("diffusion", channels=3, rows=(49,)),
     Case("mlp1", regularisers=Regularisers(dropout=True), recipe=SINGLE, privacy=Privacy(8.0)),
-    Case("dense vae", recipe=SINGLE, rows=(17,), privacy=Privacy(8.0)),
     Case("mlp1", regularisers=BOTH, recipe=SINGLE, method=Distillation(2, 1)),
     Case("mlp1", recipe=SINGLE, method=GradientAscent(2)),
 )
