@@ -301,7 +301,11 @@ class Method:
         """Return the result of a training step on some of the trial images."""
         tensors = self._initial()
         learned = [tensors[name].requires_grad_() for name, weight in self.module.weights.items() if weight.learned]
-        with drawing(0, torch.device("cpu")), RowDraws(share), use_rows("independent"), torch.enable_grad():
+        with ExitStack() as contexts:
+            for context in (drawing(0, torch.device("cpu")), RowDraws(share), use_rows("independent")):
+                contexts.enter_context(context)
+            contexts.enter_context(torch.autocast("cpu", enabled=False))  # rows are compared in float32
+            contexts.enter_context(torch.enable_grad())
             outputs, buffers = self._apply(tensors, self._trial[share.rows], True)
         gradients = torch.autograd.grad(outputs.square().sum(), learned)
         return _Tried(outputs.detach(), gradients, list(buffers.values()))

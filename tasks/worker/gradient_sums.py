@@ -65,8 +65,9 @@ class GradientSums:
         import torch
         from torch import distributed
 
+        gradients = [_gradient(leaf).reshape(-1) for leaf in self._buckets[len(self._sent)]]
         with torch.no_grad():
-            values = torch.cat([_gradient(leaf).reshape(-1) for leaf in self._buckets[len(self._sent)]])
+            values = torch.cat(gradients) if len(gradients) > 1 else gradients[0]
         self._sent.append((values, distributed.all_reduce(values, async_op=True)))
 
     def _finish(self) -> None:
@@ -80,7 +81,8 @@ class GradientSums:
                 work.wait()
                 sums = torch.split(values, [leaf.numel() for leaf in bucket])
                 for leaf, total in zip(bucket, sums, strict=True):
-                    _gradient(leaf).copy_(total.view(leaf.shape))
+                    if total.data_ptr() != _gradient(leaf).data_ptr():  # a single gradient may be added up in place
+                        _gradient(leaf).copy_(total.view(leaf.shape))
         self._sent = []
 
 
