@@ -22,7 +22,16 @@ from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import BLOCK, Images, Indices, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.picture_index import PictureIndex, load_index, open_index, write_index
-from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes, read_shape
+from tasks.datasets.pictures import (
+    Decoded,
+    Levels,
+    PictureError,
+    decode,
+    map_in_threads,
+    may_be_cut,
+    range_notes,
+    read_shape,
+)
 from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.selection import Selection, spread_if_alone
 from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
@@ -165,12 +174,17 @@ class LabelledFiles:
         return digest_of(INDEX_RULE, [described, columns.data])
 
     def _read_index(self) -> PictureIndex:
-        """Read all images, a few at a time. Raises DatasetError if their sizes differ and no size is requested."""
+        """Read all images, a few at a time.
+
+        Raises DatasetError if one is cut short, or if their sizes differ and no size is requested.
+        """
         has_shape = self.options.size is not None and self.options.channels is not None
 
         def read(entry: Labelled) -> tuple[bytes, tuple[int, int, int]]:
             encoded = self.reader(entry)
             shape = (0, 0, 0) if has_shape else self._read_shape(entry, encoded)
+            if may_be_cut(encoded):
+                self._decode(encoded, entry)
             return hashlib.sha256(encoded).digest(), shape
 
         hashes = bytearray()

@@ -108,7 +108,7 @@ def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, 
         if _key_of_images(dataset) in cache:
             notes += json.loads(cache[_key_of_images(dataset)])
         else:
-            notes += _notes_of_large_sample(dataset, large)
+            notes += _notes_of_large_sample(dataset, large, cache)
     return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *notes))
 
 
@@ -136,15 +136,19 @@ def _key_of_images(dataset: Dataset) -> str:
     return f"notes of images {VERSION} {dataset.digest}"
 
 
-def _notes_of_large_sample(dataset: Dataset, large: LabelledFiles) -> list[str]:
+def _notes_of_large_sample(dataset: Dataset, large: LabelledFiles, cache: MutableMapping[str, str]) -> list[str]:
     """Return notes on the levels of a sample of a large data set, and on what was not examined."""
-    levels = large.sample_levels(SAMPLE)
-    sampled = f"the levels only of a sample of {len(levels)}" if levels else "no levels"
+    key = f"notes of sample {VERSION} {dataset.digest}"
+    if key not in cache:
+        levels = large.sample_levels(SAMPLE)
+        cache[key] = json.dumps([len(levels), range_notes(levels)])
+    count, notes = json.loads(cache[key])
+    examined = f"only the levels of {count} of them were examined" if count else "their levels were not examined"
     command = f"engram store verify --data --images {shlex.quote(dataset.name)}"
     return [
-        *range_notes(levels),
-        f"these {large.extent().count:,} images are read by rows: before a run, Engram examines {sampled}, and does "
-        f"not search near copies; {command} decodes and examines all",
+        *notes,
+        f"its {large.extent().count:,} images are read by rows: {examined}, and near copies were not searched; to "
+        f"decode and examine all images, use {command}",
     ]
 
 

@@ -29,6 +29,8 @@ GREY_MODES = ("1", "L", "LA", "La")
 ORIENTATION = 0x0112  # EXIF tag
 SIDEWAYS = range(5, 9)  # values of the tag that rotate an image by 90 degrees
 PNG_METADATA = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # one of which any orientation is in
+ENDS = {b"\xff\xd8": b"\xff\xd9", b"\x89PNG": b"IEND"}  # of JPEG and PNG, by their first bytes
+TAIL = 16  # bytes in which the end is expected; other files are decoded, which shows whether they are cut
 LITTLE = 0.1  # fraction of the declared range below which a note is printed
 
 
@@ -95,6 +97,11 @@ def read_shape(encoded: bytes, bits: int | None = None, turned: bool = True) -> 
         if turned and _orientation(picture, encoded) in SIDEWAYS:
             height, width = width, height
         return height, width, channels
+
+
+def may_be_cut(encoded: bytes) -> bool:
+    """Return whether an image lacks the mark at its end, which often means that the file is cut short."""
+    return any(encoded.startswith(start) and end not in encoded[-TAIL:] for start, end in ENDS.items())
 
 
 def _has_16_bits(picture: Image) -> bool:

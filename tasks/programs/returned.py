@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.datasets.images import PictureSet
-from tasks.datasets.picture_rows import Selected, gather
+from tasks.datasets.picture_rows import Selected, gather, is_in_memory
 from tasks.programs.function import to_numbers
 from tasks.programs.process import ProgramFailed
 from tasks.worker.delimited_text import DelimitedTextError, read_delimited
@@ -29,7 +29,7 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
-    from tasks.external.audit_inputs import RecordSet
+    from tasks.external.audit_inputs import Records, RecordSet
     from tasks.programs.config import Returns
     from tasks.programs.embedding import Embedding
 
@@ -340,10 +340,12 @@ def _score_by_model(model: Any, requested: Requested) -> Scored:
     sides = [np.flatnonzero(requested.is_member), np.flatnonzero(~requested.is_member)]
     sets = []
     for side in sides:
-        pixels = gather([Selected(images.train, rows[side])])
+        records: Records = Selected(images.train, rows[side])
+        if is_in_memory(images.train):
+            records = gather([records])
         if images.is_table:
-            pixels = pixels.reshape(len(side), -1)
-        sets.append(RecordSet(pixels, labels[side], images.names))
+            records = records[:].reshape(len(side), -1)
+        sets.append(RecordSet(records, labels[side], images.names))
     members, non_members = sets
     try:
         scores, _ = ask_model(str(model) if isinstance(model, Path) else model, (members, non_members), BATCH)

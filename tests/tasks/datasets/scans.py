@@ -35,6 +35,13 @@ def classes(folder: Path, count: int = 6) -> Path:
     return folder
 
 
+def damage(path: Path) -> None:
+    """Change a byte in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+
+
 def load_by_rows(dataset: Dataset) -> LargeImages:
     """The images as if they exceeded the limit for images in memory."""
     with pytest.MonkeyPatch.context() as patch:

@@ -207,8 +207,7 @@ def test_image_changed_during_use_is_refused(scanned: Path) -> None:
 
 
 def test_damaged_pixels_are_named_when_read(scanned: Path) -> None:
-    path = scanned / "cat" / "01.png"
-    path.write_bytes(path.read_bytes()[:-40])
+    scans.damage(scanned / "cat" / "01.png")
     by_rows = load_by_rows(Dataset(f"folder:{scanned}"))
     with pytest.raises(DatasetError, match=r"cat/01\.png cannot be read as an image"):
         by_rows.train.pixels(np.arange(14))
@@ -217,3 +216,15 @@ def test_damaged_pixels_are_named_when_read(scanned: Path) -> None:
 def test_other_data_than_pinned_are_refused(scanned: Path) -> None:
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_by_rows(Dataset(f"folder:{scanned}", "0" * 64))
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_cut_image_is_named_before_images_are_read_by_rows(tmp_path: Path, suffix: str) -> None:
+    folder = scans.classes(tmp_path / "scans")
+    path = folder / "cat" / f"cut.{suffix}"
+    Image.fromarray(np.tile(scans.pixels(0, 0), (20, 20))).resize((5, 6)).save(path)
+    data = Dataset(f"folder:{folder}#5x6")
+    load_by_rows(data)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DatasetError, match=rf"{path} cannot be read as an image"):
+        load_by_rows(data)

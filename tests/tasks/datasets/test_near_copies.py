@@ -74,7 +74,7 @@ def test_copies_are_noted_when_a_run_is_planned(tmp_path: Path, monkeypatch: pyt
     known_notes: dict[str, str] = {}
     *of_files, unexamined = data_notes(data, known_notes)
     assert of_files == [exact, in_test]
-    assert "examines the levels only of a sample of 19, and does not search near copies" in unexamined
-    assert unexamined.endswith(f"engram store verify --data --images {data.name} decodes and examines all")
+    assert "only the levels of 19 of them were examined, and near copies were not searched" in unexamined
+    assert unexamined.endswith(f"use engram store verify --data --images {data.name}")
     examine_images(data, known_notes)
     assert data_notes(data, known_notes) == (exact, in_test, near)
