@@ -145,7 +145,8 @@ def bavaria_t(references: References) -> Array:
     for side in (references.inside, references.outside):
         after = posterior(side, side.prior)
         densities.append(_log_t(references.phi, 2 * after.shape, after.mean, after.variance * (1 + 1 / after.count)))
-    return rounded_difference(*densities)
+    inside, outside = densities
+    return rounded_difference(inside, outside)
 
 
 def bavaria_n(references: References) -> Array:

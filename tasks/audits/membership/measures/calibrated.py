@@ -78,7 +78,7 @@ def _plan(curve: Function | None, config: Membership, trainings: tuple[Job, ...]
     return calibrated if curve is None else Job(curve, NoSettings(), (calibrated,))
 
 
-@task(version=1, name="membership.loss_calibrated", gathers=True)
+@task(version=2, name="membership.loss_calibrated", gathers=True)
 def calibrate(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Compare the model's scores with the references (CALIBRATED).
 

@@ -139,9 +139,8 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
 def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
     """Compute the exposure of trained canaries, each ranked among those left out."""
     space = len(outside) + 1
-    member_exposure = mean(
-        [exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)]
-    )
+    ranks = space - np.searchsorted(np.sort(outside), inside if len(outside) else [], side="left")
+    member_exposure = mean([exposure(rank / space) for rank in ranks.tolist()])
     null = None
     if member_exposure.n:
         null = float(np.mean(np.log2(space / np.arange(1, space + 1))))
