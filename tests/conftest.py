@@ -104,6 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[GOLDEN] = GoldenFiles(config.getoption("--renew-golden"), restricted=is_restricted(config))
     if Path("/dev/nvidiactl").exists() and not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # results that are equal to the bit on a processor differ on a GPU
+    forks.fork_counting()
     if config.getoption("--cpu-durations"):
         config.pluginmanager.register(CpuDurations())
 

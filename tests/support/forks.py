@@ -25,14 +25,15 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "toys")))
 UPLOADER = "orchestrator.tracking.uploader"  # the child of a fork that loads MLflow, which no other does
 # They load Ray, which reads its settings from the environment once.
 LEFT_OUT = ("orchestrator.__main__", "orchestrator.executors", "orchestrator.searches")
-LATE_IMPORTS = ("scipy.stats", "pandas")  # by a computation, and by pyarrow when it makes its first array
+# By a computation, by pyarrow when it makes its first array, and by torch when it counts the operations of a step.
+LATE_IMPORTS = ("scipy.stats", "pandas", "torch.fx.experimental.symbolic_shapes")
 # Commands that read data, configurations and their descriptions, none of which differ between forks.
 FIRST_COMMANDS = [["show", "unique_feature"], ["list"], ["run", "--help"]]
 for _audit in ("unique_feature", "membership", "forgetting", "density"):
@@ -136,12 +137,38 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-def address() -> str:
-    """The server's address. This process starts the server if none of its ancestors has."""
+def run(command: Sequence[str], *, input: bytes, timeout: float, env: Mapping[str, str], **options: bool) -> Any:
+    """`subprocess.run` with both outputs, in a fork if the server runs; to start it takes longer than a process."""
+    if not is_running():
+        return subprocess.run(command, input=input, timeout=timeout, env=env, **options)
+    with tempfile.TemporaryFile() as file:
+        file.write(input)
+        file.seek(0)
+        streams = {"stdin": file.fileno(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        fork = Fork(command, cwd=os.getcwd(), env=env, **streams)
+        outputs = fork.communicate(timeout)
+    ended = subprocess.CompletedProcess(command, fork.wait(), *outputs)
+    ended.check_returncode()
+    return ended
+
+
+def fork_counting() -> None:
+    """Have the processes forked that count the operations of steps, each of which would import torch."""
+    counting = importlib.import_module("orchestrator.pricing.counting")
+    counting.subprocess = type("Forks", (), {**vars(subprocess), "run": staticmethod(run)})
+
+
+def is_running() -> bool:
+    """Whether this process or one of its ancestors has started the server."""
     root, _, shared = os.environ.get(SHARED, "").partition(os.pathsep)
     if not server and root == str(ROOT):
         server.append(shared)
-    if not server:
+    return bool(server)
+
+
+def address() -> str:
+    """The server's address. This process starts the server if none of its ancestors has."""
+    if not is_running():
         folder = tempfile.TemporaryDirectory(prefix="engram-forks-")
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listening.bind(f"{folder.name}/socket")
@@ -278,6 +305,7 @@ def main() -> NoReturn:
     # Forked processes also have their uploader forked.
     delivery = importlib.import_module("orchestrator.tracking.delivery")
     delivery.subprocess = type("Forks", (), {**vars(subprocess), "Popen": Fork})
+    fork_counting()
     try:
         execute(command)
         code = 0

@@ -80,6 +80,7 @@ def test_step_of_perceptron_has_known_operations() -> None:
 
 def test_counts_are_stored_and_failures_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "_counted", {})
+    monkeypatch.setattr(counting, "subprocess", subprocess)  # in a process of its own, as for users
     codes = CodesStep("vae", (8, 8, 1))
     broken = ClassifierStep("no_such_network", (28, 28, 1), 10)
     counted = counting.count_steps([codes, broken], tmp_path)
