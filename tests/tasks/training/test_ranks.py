@@ -134,7 +134,8 @@ def train_case(number: int, inputs: Inputs) -> pa.Table:
     for _, outcome in sorted(outcomes, key=lambda pair: pair[0]):
         assert isinstance(outcome, Trained), outcome
         losses = [(epoch.train_loss, epoch.validation_loss) for epoch in outcome.history]
-        values += [np.ravel(losses), *(np.ravel(weights) for weights in outcome.weights.values())]
+        epsilons = np.array(outcome.epsilons or (), np.float64)
+        values += [np.ravel(losses), epsilons, *(np.ravel(weights) for weights in outcome.weights.values())]
     own = torch.from_numpy(np.concatenate(values))[None]
     everyone = join_rows(own, 0, [1] * current_ranks().size)
     assert torch.equal(everyone.view(torch.int64), own.view(torch.int64).expand_as(everyone))
