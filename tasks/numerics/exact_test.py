@@ -129,33 +129,19 @@ def _test(
     p_values = _p_values(reduced, records, draws, seed)
     if level is None or not len(records):
         return p_values
-    models = len(reduced.scores)
-    members = reduced.member.sum(axis=0)[records]
-    has_drawn_sets = np.zeros(len(records), dtype=bool)
-    for count in np.unique(members):
-        has_drawn_sets[members == count] = not _choose_sets(models, int(count), draws).has_all_sets
-    _refine(p_values, reduced, records, has_drawn_sets, draws, seed, level, len(records) if tests is None else tests)
+    _refine(p_values, reduced, records, draws, seed, level, len(records) if tests is None else tests)
     return p_values
 
 
-def _refine(
-    p_values: Array,
-    reduced: _Reduced,
-    records: Rows,
-    is_open: Mask,
-    draws: int,
-    seed: int,
-    level: float,
-    tests: int,
-) -> None:
+def _refine(p_values: Array, reduced: _Reduced, records: Rows, draws: int, seed: int, level: float, tests: int) -> None:
     """Compute the p-values of records that few drawn sets reach from more sets, in stages. Changes `p_values`.
 
     Stage s has n(s) new sets, GROWTH times as many as the stage before, up to `enough_draws`. Its p-value is p(s), and
-    its bound is b(s) = (1 + FEW) / (1 + n(s)). A record ends at the first stage with p(s) > b(s), or at the last one,
-    with the p-value min(p(s), b(s - 1)). This is valid because each p(s) is: if b(s) <= a < b(s - 1), then a p-value of
-    at most a is only possible in stage s or later, and stage s is only left with p(s) <= b(s) <= a. Hence its
-    probability is at most that of p(s) <= a. Besag & Clifford 1991, "Sequential Monte Carlo p-values", also stop when
-    enough sets reach the observed sum; their p-values would need the sets of each record one after another.
+    its bound is b(s) = (1 + FEW) / (1 + n(s)). A record ends at the first stage with p(s) > b(s) or with all sets, or
+    at the last one, with the p-value min(p(s), b(s - 1)). This is valid because each p(s) is: if b(s) <= a < b(s - 1),
+    then a p-value of at most a is only possible in stage s or later, and stage s is only left with p(s) <= b(s) <= a.
+    Hence its probability is at most that of p(s) <= a. Besag & Clifford 1991, "Sequential Monte Carlo p-values", also
+    stop when enough sets reach the observed sum; their p-values would need the sets of each record one after another.
 
     Without effects, about tests (1 + FEW) / n(s) records enter the next stage, so each stage takes about
     (1 + FEW) GROWTH sums per record, whatever the number of records. If many records have effects, R of them may enter.
@@ -165,11 +151,16 @@ def _refine(
     are found. Otherwise R < tests b(s) / level, and the next stage takes less than (1 + FEW) GROWTH / level sums per
     record.
     """
+    members = reduced.member.sum(axis=0)[records]
+    is_open = np.ones(len(records), dtype=bool)
     sets = draws
     stage = 0
     while sets < enough_draws(level, tests):
         bound = (1 + FEW) / (1 + sets)
-        is_open = is_open & (p_values <= bound)
+        for count_of_members in np.unique(members):
+            if _choose_sets(len(reduced.scores), int(count_of_members), sets).has_all_sets:
+                is_open[members == count_of_members] = False  # p is the fraction of all sets
+        is_open &= p_values <= bound
         count = int(np.count_nonzero(is_open))
         more = min(GROWTH * sets, enough_draws(level, tests))
         is_costly = count * more > max(tests * draws, ALWAYS)

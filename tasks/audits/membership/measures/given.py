@@ -256,10 +256,21 @@ def rank_distances(scores: Array) -> Array:
     from scipy import stats
 
     models, images = scores.shape
-    places = np.sort((stats.rankdata(scores, axis=0) - 0.5) / models, axis=1)
+    places = np.empty(scores.shape)
+    for block in _blocks_of(scores):
+        places[:, block] = (stats.rankdata(scores[:, block], axis=0) - 0.5) / models
+    places.sort(axis=1)
     even = (2 * np.arange(1, images + 1) - 1) / (2 * images)
-    distances: Array = 1 / (12 * images) + ((places - even) ** 2).sum(axis=1)
+    squares = [((of_model - even) ** 2).sum() for of_model in places]
+    distances: Array = 1 / (12 * images) + np.array(squares)
     return distances
+
+
+def _blocks_of(scores: Array) -> Iterator[slice]:
+    """Divide the images of scores (models, images) into blocks of SCORES_AT_ONCE."""
+    size = max(1, SCORES_AT_ONCE // len(scores))
+    for start in range(0, scores.shape[1], size):
+        yield slice(start, start + size)
 
 
 def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
@@ -270,9 +281,7 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
     scores = np.vstack([compared.target_scores[None], compared.other_scores])
     outside = np.vstack([np.zeros((1, len(compared.rows)), dtype=bool), ~compared.inside])
     ranks = np.empty(scores.shape)
-    size = max(1, SCORES_AT_ONCE // len(scores))
-    for start in range(0, scores.shape[1], size):
-        block = slice(start, start + size)
+    for block in _blocks_of(scores):
         ranks[:, block] = ranks_among_others(scores[:, block], outside[:, block])
     over_all = []
     over_unseen = []
