@@ -294,19 +294,18 @@ class EncoderStep(_CountedOnce):
     def _trace(self) -> TracedStep:
         import torch
 
-        from tasks.counting.tracing import META, Tracing, Undrawn
+        from tasks.counting.tracing import META, Tracing
         from tasks.self_supervised.learners import Moment, learner, tuning
         from tasks.self_supervised.networks import Network
         from tasks.self_supervised.pretraining_config import Supervised
 
         classes = self.classes if isinstance(self.criterion, Supervised) and not self.is_tuning else 0
         with torch.device(META):
-            with Undrawn():
-                network = Network(self.encoder, classes)
-                if self.is_tuning:
-                    learning: Any = tuning(network, self.classes, 0)
-                else:
-                    learning = learner(self.criterion, network, self.encoder.projector, 0)
+            network = Network(self.encoder, classes)
+            if self.is_tuning:
+                learning: Any = tuning(network, self.classes, 0)
+            else:
+                learning = learner(self.criterion, network, self.encoder.projector, 0)
             learning.modules.to(META).train()
             rows = max(2, self.batch // self.accumulate)
             side = self.encoder.resolution
@@ -339,13 +338,12 @@ class EmbeddingStep(_CountedOnce):
     def _trace(self) -> TracedStep:
         import torch
 
-        from tasks.counting.tracing import META, Tracing, Undrawn
+        from tasks.counting.tracing import META, Tracing
         from tasks.self_supervised.networks import Network
 
         side = self.encoder.resolution
         with torch.device(META), torch.no_grad():
-            with Undrawn():
-                network = Network(self.encoder, self.classes).eval()
+            network = Network(self.encoder, self.classes).eval()
             images = torch.empty((ENCODED, 3, side, side))
             with Tracing() as tracing:
                 network.layers(images)
