@@ -25,7 +25,7 @@ from tasks.contract.operations import (
     scale,
 )
 from tasks.counting.steps import ClassifierStep, CodesStep, DenoisingStep, DensityStep, EmbeddingStep, EncoderStep
-from tasks.counting.tracing import META, Tracing, Undrawn
+from tasks.counting.tracing import META, Tracing
 from tasks.counting.updates import FLOAT, MOMENTS, optimiser, training_bytes
 from tasks.datasets.images import Images
 from tasks.diffusion import unet
@@ -87,12 +87,11 @@ def _trace_codes(step: CodesStep) -> CountedStep:
 def _trace_encoder(step: EncoderStep) -> CountedStep:
     classes = step.classes if isinstance(step.criterion, Supervised) and not step.is_tuning else 0
     with torch.device(META):
-        with Undrawn():
-            network = Network(step.encoder, classes)
-            if step.is_tuning:
-                learning: Any = tuning(network, step.classes, 0)
-            else:
-                learning = learner(step.criterion, network, step.encoder.projector, 0)
+        network = Network(step.encoder, classes)
+        if step.is_tuning:
+            learning: Any = tuning(network, step.classes, 0)
+        else:
+            learning = learner(step.criterion, network, step.encoder.projector, 0)
         learning.modules.to(META).train()
         rows = max(2, step.batch // step.accumulate)
         side = step.encoder.resolution
@@ -117,8 +116,7 @@ def _trace_encoder(step: EncoderStep) -> CountedStep:
 def _trace_embedding(step: EmbeddingStep) -> CountedStep:
     side = step.encoder.resolution
     with torch.device(META), torch.no_grad():
-        with Undrawn():
-            network = Network(step.encoder, step.classes).eval()
+        network = Network(step.encoder, step.classes).eval()
         images = torch.empty((ENCODED, 3, side, side))
         with Tracing() as tracing:
             network.layers(images)

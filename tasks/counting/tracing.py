@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import flop_registry
@@ -20,16 +19,6 @@ META = torch.device("meta")
 BLOCK = 512  # bytes; torch's allocator for GPUs rounds up to a multiple
 # Operations that move no data but that torch does not declare as views.
 FREE = ("empty", "_unsafe_view", "detach", "lift_fresh", "_local_scalar_dense", "new_empty", "set_data")
-DRAWING = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_")
-
-
-class Undrawn(TorchFunctionMode):
-    """Leaves out that networks draw their initial weights, for which torch would import its compiler for a second."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if args and getattr(function, "__name__", "") in DRAWING:
-            return args[0]
-        return function(*args, **(kwargs or {}))
 
 
 class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -33,7 +33,7 @@ UPLOADER = "orchestrator.tracking.uploader"  # the child of a fork that loads ML
 # They load Ray, which reads its settings from the environment once.
 LEFT_OUT = ("orchestrator.__main__", "orchestrator.executors", "orchestrator.searches")
 # By a computation, by pyarrow when it makes its first array, and by torch when it counts the operations of a step.
-LATE_IMPORTS = ("scipy.stats", "pandas", "torch.fx.experimental.symbolic_shapes")
+LATE_IMPORTS = ("scipy.stats", "pandas", "torch._dynamo")
 # Commands that read data, configurations and their descriptions, none of which differ between forks.
 FIRST_COMMANDS = [["show", "unique_feature"], ["list"], ["run", "--help"]]
 for _audit in ("unique_feature", "membership", "forgetting", "density"):

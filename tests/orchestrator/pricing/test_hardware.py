@@ -14,6 +14,7 @@ from orchestrator.inspection import preview
 from orchestrator.pricing import counting
 from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rates_of_model
 from orchestrator.pricing.price import price_on, price_plan
+from tasks.contract.job import marks
 from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, Step
 from tasks.counting.steps import ClassifierStep, CodesStep, EncoderStep
 from tasks.counting.traced_steps import trace
@@ -61,6 +62,18 @@ def test_known_gpu_of_this_machine_has_narrow_price() -> None:
     )
     assert known.expected < unknown.expected
     assert unknown.expected / unknown.low > 50
+
+
+def test_link_of_a_chain_has_the_work_of_its_own_epochs() -> None:
+    plan = plan_preset("deja_vu", "quickstart")
+    assert plan.after
+    for key, previous_link in plan.after.items():
+        count = marks(plan.jobs[key].function).work
+        assert count is not None
+        own, whole = plan.work(key), count(plan.jobs[key].config)
+        assert own is not None
+        for unit, amount in count(plan.jobs[previous_link].config).trained.items():
+            assert own.trained[unit] == pytest.approx(whole.trained[unit] - amount)
 
 
 def test_launches_are_shared_by_stacked_models() -> None:
