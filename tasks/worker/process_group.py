@@ -15,6 +15,7 @@ import atexit
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def compute_together(
     work = RankWork(
         rank=0,
         size=group.size,
-        rendezvous=str(Path(group.folder.name) / "rendezvous"),
+        rendezvous=str(group.rendezvous),
         function=function,
         configs=configs,
         inputs=inputs,
@@ -137,7 +138,7 @@ class _Group:
         self.owner = os.getpid()
         self.settings = _read_once()
         self.finished = 0.0  # time of the latest end of jobs
-        self.folder = tempfile.TemporaryDirectory(prefix="engram-group-")
+        self.rendezvous = Path(_guard(os.getpid()).folder) / f"group {next(_numbers)}"
         self.states: dict[int, _States] = {}
         self.failures: list[_Failure] = []
         self.endings: dict[int, _Ending] = {}  # of the current job, by rank
@@ -258,9 +259,10 @@ class _Group:
         for rank in self.ranks:
             rank.process.wait()
             rank.pipe.close()
-        self.folder.cleanup()
+        self.rendezvous.unlink(missing_ok=True)
 
 
+_numbers = count()  # of the groups of this process
 _idle: list[_Group] = []  # at most one group, whose ranks wait for jobs
 _lock = threading.Lock()
 
@@ -330,8 +332,11 @@ def _read_once() -> Mapping[str, str]:
 
 @cache
 def _guard(pid: int) -> Guard:  # noqa: ARG001 - a forked process needs its own
-    """Return the guard that kills the ranks of this process when it ends."""
-    return Guard(GROUP_MARK, is_tracking=False)
+    """Return the guard that kills the ranks of this process when it ends, and removes its folder."""
+    guard = Guard(GROUP_MARK, is_tracking=False, folder=tempfile.mkdtemp(prefix="engram-group-"))
+    if not guard.pid:
+        atexit.register(shutil.rmtree, guard.folder, ignore_errors=True)
+    return guard
 
 
 def _death(rank: _Rank, size: int) -> ProgramDied:

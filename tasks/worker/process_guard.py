@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -28,10 +29,11 @@ class Guard:
     """The driver's end of the guard. Guarded processes are started with `variables` in their environment.
 
     `is_tracking`: while the driver lives, the guard also follows children that lose the mark, as those of Ray do.
-    Without tracking, it kills the marked processes as soon as the driver ends.
+    Without tracking, it kills the marked processes as soon as the driver ends. `folder`: removed afterwards.
     """
 
-    def __init__(self, variable: str = MARK, is_tracking: bool = True) -> None:
+    def __init__(self, variable: str = MARK, is_tracking: bool = True, folder: str = "") -> None:
+        self.folder = folder
         self._variable = variable
         self._is_tracking = is_tracking
         self._mark = os.urandom(16).hex()
@@ -44,9 +46,10 @@ class Guard:
     def _start(self) -> None:
         import subprocess  # not at the top, because the guard process runs this file without it
 
+        program = [sys.executable, "-I", "-S", __file__]
         reading, self._pipe = os.pipe()  # neither end is inherited, so no other process keeps the pipe open
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, self._variable, self._mark, "tracking" if self._is_tracking else ""],
+            [*program, self._variable, self._mark, "tracking" if self._is_tracking else "", self.folder],
             stdin=reading,
             stdout=subprocess.PIPE,  # closed when the guard ends
             stderr=subprocess.DEVNULL,
@@ -176,3 +179,5 @@ if __name__ == "__main__":
         os._exit(0)
     os.write(1, b"%d\n" % os.getpid())
     watch(sys.argv[1], sys.argv[2], bool(sys.argv[3]))
+    if sys.argv[4]:
+        shutil.rmtree(sys.argv[4], ignore_errors=True)

@@ -141,11 +141,14 @@ def test_error_of_one_rank_ends_others_that_wait_for_it(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
-def test_ranks_end_with_killed_parent(tmp_path: Path) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)])
+def test_ranks_and_their_folder_end_with_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=environment)
     wait_until(lambda: all((tmp_path / rank).exists() and (tmp_path / rank).read_text() for rank in "01"))
     pids = [int((tmp_path / rank).read_text()) for rank in "01"]
     assert all(GROUP_MARK.encode() in Path(f"/proc/{pid}/environ").read_bytes() for pid in pids)
     parent.kill()
     parent.wait()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    wait_until(lambda: not list((tmp_path / "temporary").glob("engram-group-*")))
