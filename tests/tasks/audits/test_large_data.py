@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tasks.audits.density.presets import PRESETS as DENSITY
 from tasks.audits.forgetting.presets import PRESETS as FORGETTING
@@ -91,7 +92,8 @@ def compute_given_model(folder: Path) -> Tables:
     torch.jit.trace(network, torch.zeros(1, 1, 28, 28)).save(str(model))  # type: ignore[no-untyped-call]
     names = [f"folder:{folder / part}#28x28#grey" for part in ("train", "test")]
     source = ModelAndSets(pin_model(ModelFile(str(model))), *(pin(Dataset(name)) for name in names))
-    with pytest.MonkeyPatch.context() as patch:
+    # The processes of both routes may have other numbers of threads, which change rounding.
+    with threadpool_limits(1), pytest.MonkeyPatch.context() as patch:
         patch.setattr(split_audit, "TREES", 2)
         (roots,) = planned("membership", [Membership(LossAttack(source, references=4), SMALL)])
         scores, _ = split_audit.score_sets(*read_sets(*names), network)
