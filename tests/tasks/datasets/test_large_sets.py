@@ -98,10 +98,10 @@ def both_ways(name: str) -> tuple[Images, LargeImages]:
     "name",
     [
         "svhn-full",
-        "svhn#28x28#grey",
         "celeba#40x40",
-        "celeba#grey",
         "acdc-3t",
+        "svhn#28x28#grey",
+        "celeba#grey",
         "acdc-1.5t#96x96",
         "mnist#40x40#rgb",
         "mnist-on-photos#40x40",

@@ -118,7 +118,6 @@ def test_ranks_add_up_and_serve_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not living_ranks()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["raise", "kill"])
 def test_first_error_ends_all_ranks(ends: str) -> None:
     if ends == "raise":
@@ -131,7 +130,6 @@ def test_first_error_ends_all_ranks(ends: str) -> None:
     assert not living_ranks()
 
 
-@pytest.mark.slow
 def test_error_of_one_rank_ends_others_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_group, "AGREEING", 0.5)
     with compute_context.use_context(ComputeContext(processes=2)), pytest.raises(OSError, match="cannot be read"):
