@@ -15,7 +15,6 @@ from pathlib import Path
 
 from orchestrator.pricing.hardware import CPU, load_rates
 from tasks.contract.operations import BYTES, PRODUCT, Operations, Step, add, scale
-from tasks.counting.steps import ClassifierStep, CodesStep, DensityStep, EncoderStep
 from tasks.counting.traced_steps import trace
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import FineTuning
@@ -27,7 +26,9 @@ from tasks.language_models.token_operations import (
     training_operations,
 )
 from tasks.linear_memorization.gradient_flow import REDUCTION
+from tasks.self_supervised.described_steps import EncoderStep
 from tasks.self_supervised.pretraining_config import EncoderConfig, VICReg
+from tasks.training.described_steps import ClassifierStep, CodesStep, DensityStep
 
 RESULTS = Path(__file__).with_name("results")
 MICROSECOND = 1e-6

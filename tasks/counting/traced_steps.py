@@ -24,21 +24,23 @@ from tasks.contract.operations import (
     add,
     scale,
 )
-from tasks.counting.steps import ClassifierStep, CodesStep, DenoisingStep, DensityStep, EmbeddingStep, EncoderStep
 from tasks.counting.tracing import META, Tracing
-from tasks.counting.updates import FLOAT, MOMENTS, optimiser, training_bytes
 from tasks.datasets.images import Images
 from tasks.diffusion import unet
+from tasks.diffusion.described_steps import DenoisingStep
 from tasks.models.catalog import DensityModel, Shape
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight, weights_of
 from tasks.models.networks import Architecture
+from tasks.self_supervised.described_steps import EmbeddingStep, EncoderStep
 from tasks.self_supervised.learners import Moment, learner, tuning
 from tasks.self_supervised.networks import Network
 from tasks.self_supervised.pretraining_config import Supervised
 from tasks.training.cross_entropy import CrossEntropy
 from tasks.training.density_objective import Elbo, generative
+from tasks.training.described_steps import ClassifierStep, CodesStep, DensityStep
 from tasks.training.objective import Batch, Mirrors
+from tasks.training.update_costs import FLOAT, MOMENTS, optimiser, training_bytes
 
 # Bytes for each value of a view: a window is resized, blurred and recoloured in about 15 passes.
 VIEW = 30 * FLOAT

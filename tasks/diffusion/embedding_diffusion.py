@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, task
 from tasks.contract.schemas import MODEL
-from tasks.counting.steps import DenoisingStep, EmbeddingStep
 from tasks.datasets.boxed.partition import TrainingImages, expect_sizes
 from tasks.datasets.dataset import Dataset
+from tasks.diffusion.described_steps import DenoisingStep
 from tasks.diffusion.diffusion_config import Diffusion
+from tasks.self_supervised.described_steps import EmbeddingStep
 from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 from tasks.self_supervised.snapshots import weights_of
 from tasks.worker import hardware

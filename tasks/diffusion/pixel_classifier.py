@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from tasks.contract.job import Inputs, Work, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
-from tasks.counting.steps import ClassifierStep
 from tasks.datasets.boxed.partition import TrainingImages, expect_sizes
 from tasks.datasets.images import Images
 from tasks.models import catalog
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
+from tasks.training.described_steps import ClassifierStep
 from tasks.training.members import Member, Spec
 from tasks.training.recipe import Count, Rate, Recipe
 

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, Protocol
 
 from tasks.contract.operations import ATTENTION, BYTES, LAUNCHES, LOW, PRODUCT, Operations
-from tasks.counting.updates import FLOAT, OPTIMISERS, PRIVATE
 from tasks.language_models.language_model import LanguageModel, ModelError, model_folder
+from tasks.training.update_costs import FLOAT, OPTIMISERS, PRIVATE
 
 CHARACTERS = 4.0  # of English text for each token of a trained tokenizer
 SAMPLED = 1000  # texts whose length is measured

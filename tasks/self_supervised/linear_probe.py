@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from tasks.contract.job import Inputs, Work, task
 from tasks.contract.operations import BYTES, LAUNCHES, PRODUCT
 from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, Share
-from tasks.counting.steps import EmbeddingStep
 from tasks.datasets.boxed.partition import TrainingImages, expect_sizes, split_pictures
 from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.self_supervised.described_steps import EmbeddingStep
 from tasks.self_supervised.embedding_memory import group_layers, reserved_memory
 from tasks.self_supervised.pretraining_config import EncoderConfig, layer_features
 from tasks.self_supervised.snapshots import epochs, weights_of

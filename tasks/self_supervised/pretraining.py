@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tasks.contract.job import Inputs, Work, single_table, task
-from tasks.counting.steps import EncoderStep
 from tasks.datasets.boxed.pictures import BoxedPictures
+from tasks.self_supervised.described_steps import EncoderStep
 from tasks.self_supervised.pretraining_config import Pretraining, Supervised, encoder_of_pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
 from tasks.training.members import TrainingError

@@ -25,7 +25,6 @@ from tasks.contract import operations
 from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
-from tasks.counting.steps import ClassifierStep
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
 from tasks.datasets.picture_rows import Sliceable, slices, whole_split
@@ -33,6 +32,7 @@ from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains, without_length
+from tasks.training.described_steps import ClassifierStep
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.schemas import make_table
-from tasks.counting.steps import CodesStep, DensityStep
 from tasks.datasets.images import rows_at_once
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
@@ -32,6 +31,7 @@ from tasks.training.density_config import (
     joined_copies,
     trained_on,
 )
+from tasks.training.described_steps import CodesStep, DensityStep
 from tasks.training.members import Epoch, Member, Spec, minibatches
 from tasks.worker import compute_context
 

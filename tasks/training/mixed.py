@@ -21,7 +21,6 @@ from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_t
 from tasks.contract.operations import InputStep
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
-from tasks.counting.steps import ClassifierStep
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Opened, PictureSet, Splits, rows_at_once
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, CoinHalf, Part, Rows, Share
@@ -31,6 +30,7 @@ from tasks.models.catalog import Network, Regularisers
 from tasks.numerics.precision import Precision
 from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.classifier import check_private, classifier_work, model_row
+from tasks.training.described_steps import ClassifierStep
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 from tasks.training.unlearning_config import Distillation, GradientAscent, Unlearning

@@ -25,7 +25,6 @@ from tasks.audits.membership.record_pairs import DataSetPair, RecordedPair, Reco
 from tasks.audits.membership.trainings import Mask, check_network, log_odds
 from tasks.contract.job import Inputs, Job, Work, single_table, task
 from tasks.contract.schemas import make_table
-from tasks.counting.steps import ClassifierStep
 from tasks.datasets.catalog import load
 from tasks.datasets.images import Images, InMemory, Opened, PictureRows, Splits, is_table
 from tasks.datasets.mixtures import draw_balanced_members
@@ -35,6 +34,7 @@ from tasks.numerics import seeds
 from tasks.training.chains import Linked, train_chains, without_length
 from tasks.training.classifier import classifier_work
 from tasks.training.classifier_config import ClassifierTraining
+from tasks.training.described_steps import ClassifierStep
 from tasks.training.estimators import values_of
 from tasks.training.members import Member, Spec, minibatches
 

@@ -16,9 +16,10 @@ from orchestrator.pricing.hardware import CORES, load_rates, parse_hardware, rat
 from orchestrator.pricing.price import price_on, price_plan
 from tasks.contract.job import marks
 from tasks.contract.operations import BYTES, KINDS, LAUNCHES, PRODUCT, Step
-from tasks.counting.steps import ClassifierStep, CodesStep, EncoderStep
 from tasks.counting.traced_steps import trace
+from tasks.self_supervised.described_steps import EncoderStep
 from tasks.self_supervised.pretraining_config import EncoderConfig, VICReg
+from tasks.training.described_steps import ClassifierStep, CodesStep
 from tests.orchestrator.pricing.test_price import a_plan, plan_preset
 
 MLP1 = ClassifierStep("mlp1", (28, 28, 1), 10)

@@ -27,11 +27,11 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.operations import BYTES, PRODUCT
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
-from tasks.counting.steps import EmbeddingStep
 from tasks.datasets.boxed.partition import expect_sizes
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.numerics.statistics import proportion
+from tasks.self_supervised.described_steps import EmbeddingStep
 from tasks.self_supervised.pretraining_config import Pretraining, encoder_of_pretraining, layer_features
 from tasks.worker.files import File
 

@@ -46,7 +46,6 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.contract.schemas import make_table
-from tasks.counting.steps import ClassifierStep
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.dataset import Dataset
@@ -56,6 +55,7 @@ from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import up_to
 from tasks.training.classifier import Burnt, Training, TrainingRows
+from tasks.training.described_steps import ClassifierStep
 
 if TYPE_CHECKING:
     from torch import Tensor

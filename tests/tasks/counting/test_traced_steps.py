@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tasks.contract.operations import BYTES, CONVOLUTION, KINDS, LAUNCHES, LOW, PRODUCT, Step
-from tasks.counting.steps import ClassifierStep, CodesStep, DenoisingStep, DensityStep, EmbeddingStep, EncoderStep
 from tasks.counting.traced_steps import trace
+from tasks.diffusion.described_steps import DenoisingStep
 from tasks.diffusion.diffusion_config import UNet
+from tasks.self_supervised.described_steps import EmbeddingStep, EncoderStep
 from tasks.self_supervised.pretraining_config import BYOL, EncoderConfig, Supervised, VICReg
+from tasks.training.described_steps import ClassifierStep, CodesStep, DensityStep
 
 SHAPE = (16, 16, 1)
 ENCODER = EncoderConfig("small-resnet#4", (8, 8), 32)

@@ -1,4 +1,4 @@
-"""Training steps and evaluations of built-in and users' networks, described without torch.
+"""Training steps and evaluations of classifiers and density models, described without torch.
 
 `tasks.counting.traced_steps` counts their operations.
 """
@@ -6,14 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from tasks.counting.updates import PRIVATE
 from tasks.models.catalog import PLAIN, Regularisers, Shape
-
-if TYPE_CHECKING:
-    from tasks.diffusion.diffusion_config import UNet
-    from tasks.self_supervised.pretraining_config import Criterion, EncoderConfig
+from tasks.training.update_costs import PRIVATE
 
 
 @dataclass(frozen=True)
@@ -75,46 +71,3 @@ class CodesStep:
     def share(self) -> float:
         """The part of the traced step that one unit of work takes."""
         return self.codes
-
-
-@dataclass(frozen=True)
-class EncoderStep:
-    """A training step of an encoder by a self-supervised or supervised criterion. The unit of work is an image.
-
-    The step computes `batch` images in `accumulate` parts, each of which has one or two views of its images.
-    """
-
-    is_stacked: ClassVar[bool] = False
-
-    criterion: Criterion
-    encoder: EncoderConfig
-    classes: int
-    batch: int
-    accumulate: int
-    optimiser: str
-    precision: str
-    is_tuning: bool = False
-
-
-@dataclass(frozen=True)
-class EmbeddingStep:
-    """An encoder's embeddings of an image at every layer. The unit of work is an image."""
-
-    is_stacked: ClassVar[bool] = False
-
-    encoder: EncoderConfig
-    classes: int = 0
-
-
-@dataclass(frozen=True)
-class DenoisingStep:
-    """A training step of a conditional diffusion model, or one sampling step. The unit of work is an image."""
-
-    is_stacked: ClassVar[bool] = False
-
-    unet: UNet
-    resolution: int
-    features: int
-    batch: int
-    precision: str = "float32"
-    is_sampling: bool = False
