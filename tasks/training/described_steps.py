@@ -12,8 +12,21 @@ from tasks.models.catalog import PLAIN, Regularisers, Shape
 from tasks.training.update_costs import PRIVATE
 
 
+class _TrainingStep:
+    """A training step whose unit of work has `images` of the step's `batch`."""
+
+    images: float
+    batch: int
+    is_private: bool
+
+    @property
+    def share(self) -> float:
+        """The part of the traced step that one unit of work takes."""
+        return self.images * (PRIVATE if self.is_private else 1.0) / self.batch
+
+
 @dataclass(frozen=True)
-class ClassifierStep:
+class ClassifierStep(_TrainingStep):
     """A training step of an image classifier. A unit of work has one image or `images`."""
 
     is_stacked: ClassVar[bool] = True
@@ -30,14 +43,9 @@ class ClassifierStep:
     images: float = 1.0  # images in a unit of work
     precision: str = "float32"
 
-    @property
-    def share(self) -> float:
-        """The part of the traced step that one unit of work takes."""
-        return self.images * (PRIVATE if self.is_private else 1.0) / self.batch
-
 
 @dataclass(frozen=True)
-class DensityStep:
+class DensityStep(_TrainingStep):
     """A training step of a density model. The unit of work is an image."""
 
     is_stacked: ClassVar[bool] = True
@@ -50,11 +58,6 @@ class DensityStep:
     images: float = 1.0  # images in a unit of work
     precision: str = "float32"
 
-    @property
-    def share(self) -> float:
-        """The part of the traced step that one unit of work takes."""
-        return self.images * (PRIVATE if self.is_private else 1.0) / self.batch
-
 
 @dataclass(frozen=True)
 class CodesStep:
@@ -66,8 +69,3 @@ class CodesStep:
     shape: Shape
     width: float = 1.0
     codes: float = 1.0  # codes in a unit of work
-
-    @property
-    def share(self) -> float:
-        """The part of the traced step that one unit of work takes."""
-        return self.codes
