@@ -30,10 +30,10 @@ from tasks.datasets.acdc import (
 from tasks.datasets.dataset import file_sha256
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.labelled import changed
-from tasks.datasets.picture_index import PictureIndex, open_index, write_index
+from tasks.datasets.picture_index import Indexed, PictureIndex
 from tasks.datasets.pictures import THREADS, map_in_threads
 from tasks.datasets.sequential_rows import SequentialRows
-from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Source, digest_of
 
 INDEX_RULE = "index of acdc 1"
 SHAPE = (SIDE, SIDE, 1)
@@ -64,7 +64,7 @@ class Volume:
 
 
 @dataclass(frozen=True, eq=False)
-class AcdcFiles:
+class AcdcFiles(Indexed):
     """The patients of a content, whose volumes are read on demand. `stamp` returns the state of the files."""
 
     content: AcdcContent
@@ -89,24 +89,14 @@ class AcdcFiles:
     def extent(self) -> Extent:
         return Extent(sum(self.counts), SHAPE)
 
-    def digest(self) -> str:
-        return self.index.digest
-
-    def renew(self) -> Renewed:
-        index = self._read_index()
-        write_index(index, self._index_key())
-        return Renewed(index.digest)
-
-    @cached_property
-    def index(self) -> PictureIndex:
-        """The SHA-256 of each volume, of training patients first."""
-        patients = len(self.content.training) + len(self.content.testing)
-        return open_index(self._index_key(), patients, self._read_index)
+    def _index_size(self) -> int:
+        return len(self.content.training) + len(self.content.testing)
 
     def _index_key(self) -> str:
         return digest_of(INDEX_RULE, [self.stamp().encode()])
 
     def _read_index(self) -> PictureIndex:
+        """Hash each volume, of training patients first."""
         hashes = [hash_patients(patients) for patients in (self.content.training, self.content.testing)]
         rows = np.frombuffer(bytes.fromhex("".join(hashes[0] + hashes[1])), np.uint8).reshape(-1, 32)
         return PictureIndex(rows, SHAPE, digest_of_patients(self.content, *hashes))

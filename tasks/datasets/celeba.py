@@ -21,7 +21,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +29,9 @@ from tasks.datasets.dataset import DatasetError, file_bytes, unreadable
 from tasks.datasets.images import Images, Pixels, as_shape
 from tasks.datasets.labelled import FileRows, Labelled
 from tasks.datasets.options import AS_THEY_ARE, Options
-from tasks.datasets.picture_index import PictureIndex, open_index, write_index
+from tasks.datasets.picture_index import Indexed, PictureIndex
 from tasks.datasets.pictures import PictureError, map_in_threads, pixels
-from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Source, digest_of
 from tasks.datasets.splits import Split
 
 RULE = "celeba 1"
@@ -88,7 +87,7 @@ def digest_of_hashes(train: Hashes, validation: Hashes, size: tuple[int, int]) -
 
 
 @dataclass(frozen=True, eq=False)
-class CelebaFiles:
+class CelebaFiles(Indexed):
     """The same images, which are decoded on demand. `stamp` returns the state of the files."""
 
     content: CelebaContent
@@ -101,23 +100,14 @@ class CelebaFiles:
     def extent(self) -> Extent:
         return Extent(self.count, (*self.content.size, 3))
 
-    def digest(self) -> str:
-        return self.index.digest
-
-    def renew(self) -> Renewed:
-        index = self._read_index()
-        write_index(index, self._index_key())
-        return Renewed(index.digest)
-
-    @cached_property
-    def index(self) -> PictureIndex:
-        """The hash of each file, training images first."""
-        return open_index(self._index_key(), self.count, self._read_index)
+    def _index_size(self) -> int:
+        return self.count
 
     def _index_key(self) -> str:
         return digest_of(INDEX_RULE, [json.dumps([self.stamp(), self.content.size]).encode()])
 
     def _read_index(self) -> PictureIndex:
+        """Hash each file, training images first."""
         train, validation = (hash_files(files) for files in (self.content.train, self.content.validation))
         digest = digest_of_hashes(train, validation, self.content.size)
         return PictureIndex(np.concatenate([train, validation]), (*self.content.size, 3), digest)

@@ -21,7 +21,7 @@ from tasks.datasets.classes import LabelError
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import BLOCK, Images, Indices, Labels, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
-from tasks.datasets.picture_index import PictureIndex, load_index, open_index, write_index
+from tasks.datasets.picture_index import Indexed, PictureIndex
 from tasks.datasets.pictures import (
     Decoded,
     Levels,
@@ -34,7 +34,7 @@ from tasks.datasets.pictures import (
 )
 from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.selection import Selection, spread_if_alone
-from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, Source, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
 RULE = "labelled pictures 2"
@@ -108,7 +108,7 @@ class LabelledContent:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledFiles:
+class LabelledFiles(Indexed):
     """Encoded images that are decoded on demand. Their shape comes from the options and the headers.
 
     `reader` returns the encoded image of an entry, from its own file or from a table. Threads call it concurrently.
@@ -142,25 +142,11 @@ class LabelledFiles:
         except PictureError as error:
             raise DatasetError(f"{entry} {error}") from None
 
-    def digest(self) -> str:
-        """Return the digest, which equals that of `LabelledContent`."""
-        return self.index.digest
+    def _index_size(self) -> int:
+        return len(self.entries)
 
-    def renew(self) -> Renewed:
-        """Read all images again and replace the index."""
-        key = self._index_key()
-        indexed = load_index(key, len(self.entries))
-        index = self._read_index()
-        write_index(index, key)
-        if indexed is None:
-            return Renewed(index.digest)
-        rows = np.flatnonzero((index.hashes != indexed.hashes).any(axis=1))
-        return Renewed(index.digest, tuple(str(self.entries[row]) for row in rows.tolist()))
-
-    @cached_property
-    def index(self) -> PictureIndex:
-        """The hashes of all encoded images in order, and the shape to which they are converted."""
-        return open_index(self._index_key(), len(self.entries), self._read_index)
+    def _names(self, rows: Indices) -> tuple[str, ...]:
+        return tuple(str(self.entries[row]) for row in rows.tolist())
 
     def _index_key(self) -> str:
         columns = np.array(

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.cache_folder import cache_folder
+from tasks.datasets.source import Renewed
 
 RULE = "index 1"
 
@@ -64,13 +66,48 @@ def write_index(index: PictureIndex, key: str) -> None:
             aside.unlink(missing_ok=True)
 
 
-def open_index(key: str, count: int, read: Callable[[], PictureIndex]) -> PictureIndex:
-    """Return the index of `count` images, which `read` makes if it is not in the cache folder."""
-    index = load_index(key, count)
-    if index is None:
-        index = read()
+class Indexed(ABC):
+    """Files of encoded images with an index, which is kept in the cache folder as long as their state is the same."""
+
+    @cached_property
+    def index(self) -> PictureIndex:
+        """The hashes of all encoded images in order, and the shape to which they are converted."""
+        key = self._index_key()
+        index = load_index(key, self._index_size())
+        if index is None:
+            index = self._read_index()
+            write_index(index, key)
+        return index
+
+    def digest(self) -> str:
+        """Return the digest of the data, which is the same if the images are read all at once."""
+        return self.index.digest
+
+    def renew(self) -> Renewed:
+        """Read all files again and replace the index."""
+        key = self._index_key()
+        indexed = load_index(key, self._index_size())
+        index = self._read_index()
         write_index(index, key)
-    return index
+        if indexed is None:
+            return Renewed(index.digest)
+        return Renewed(index.digest, self._names(np.flatnonzero((index.hashes != indexed.hashes).any(axis=1))))
+
+    @abstractmethod
+    def _index_key(self) -> str:
+        """Return a key that changes with the state of the files."""
+
+    @abstractmethod
+    def _index_size(self) -> int:
+        """Return the number of hashes in the index."""
+
+    @abstractmethod
+    def _read_index(self) -> PictureIndex:
+        """Read all files."""
+
+    def _names(self, rows: NDArray[np.int64]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of these rows of the index for messages. Empty if they have none."""
+        return ()
 
 
 def remembered_digest(stamp: str) -> str | None:

@@ -25,9 +25,9 @@ from tasks.datasets.copies import contents
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Labels, Pixels
 from tasks.datasets.labelled import changed
-from tasks.datasets.picture_index import PictureIndex, open_index, write_index
+from tasks.datasets.picture_index import Indexed, PictureIndex
 from tasks.datasets.sequential_rows import SequentialRows
-from tasks.datasets.source import EncodedSplits, Extent, Hashes, Renewed, begin_digest, begin_part, digest_of
+from tasks.datasets.source import EncodedSplits, Extent, Hashes, begin_digest, begin_part, digest_of
 
 RULE = "svhn 1"
 INDEX_RULE = "index of svhn 1"
@@ -153,7 +153,7 @@ def unreadable_svhn(path: Path, error: Exception) -> DatasetError:
 
 
 @dataclass(frozen=True, eq=False)
-class SvhnFiles:
+class SvhnFiles(Indexed):
     """The images of these files, which are read by rows.
 
     `count_images` returns the number of images in a file, from its headers, and `read_labels` their labels. `stamp`
@@ -175,23 +175,14 @@ class SvhnFiles:
     def extent(self) -> Extent:
         return Extent(sum(self.counts), SHAPE)
 
-    def digest(self) -> str:
-        return self.index.digest
-
-    def renew(self) -> Renewed:
-        index = self._read_index()
-        write_index(index, self._index_key())
-        return Renewed(index.digest)
-
-    @cached_property
-    def index(self) -> PictureIndex:
-        """The digest of each image's pixels, training images first."""
-        return open_index(self._index_key(), sum(self.counts), self._read_index)
+    def _index_size(self) -> int:
+        return sum(self.counts)
 
     def _index_key(self) -> str:
         return digest_of(INDEX_RULE, [self.stamp().encode()])
 
     def _read_index(self) -> PictureIndex:
+        """Hash the pixels of each image, training images first."""
         sha = begin_digest(RULE)
         hashes = []
         for paths, count in zip((self.train, self.test), self.counts, strict=True):
