@@ -123,12 +123,7 @@ def is_bytes(images: Records) -> bool:
 
 def _dtype_of(images: Records) -> np.dtype[Any]:
     """Return the type of the values, without reading an image."""
-    match images:
-        case Selected():
-            return np.dtype(np.uint8)
-        case ConvertedRows():
-            return images.dtype
-    return images.dtype
+    return np.dtype(np.uint8) if isinstance(images, Selected) else images.dtype
 
 
 def _is_unit(images: Records) -> bool:
