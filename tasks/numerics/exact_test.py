@@ -93,8 +93,9 @@ def reduced_p_values(
 
     The scores of models trained on a record are reduced by `less`, which is one number or one per record. Records whose
     p-value for no effect, in `p_values`, is above the level are not tested again and get 1. The others are compared
-    with the same sets again, so that their p-values cannot decrease. Hence all records that Benjamini & Hochberg's
-    procedure finds with the reduced scores are also found without.
+    with the same sets again, so that their p-values of a stage cannot decrease (a test that ends early may still have
+    larger ones at the end). Hence all records that Benjamini & Hochberg's procedure finds with the reduced scores are
+    also found without.
     """
     reduced = np.where(np.isnan(p_values), np.nan, 1.0)
     small = np.flatnonzero(p_values <= level)
